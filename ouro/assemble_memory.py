@@ -258,7 +258,7 @@ def lookup_in(
 
     def embedder() -> memory_index.Embedder | None:
         budget = VectorBudget(session_catalog, settings.limits)
-        return memory_index.chosen_embedder(settings.memory.embedding_model, catalog, budget)
+        return memory_index.choose_embedder(settings.memory.embedding_model, catalog, budget)
 
     return long_term.make_lookup([scope.store for scope in scopes], embedder) if scopes else None
 

@@ -274,11 +274,11 @@ def _models(folder: Path) -> Iterator[Finding]:
 
 
 def _vectors(folder: Path) -> Iterator[Finding]:
-    from ouro.memory.index import has_numpy, made_embedder
+    from ouro.memory.index import has_numpy, make_embedder
 
     named = _settings_of(folder).memory.embedding_model
     try:
-        embedder = made_embedder(named, Catalog.from_files()) if has_numpy() else None
+        embedder = make_embedder(named, Catalog.from_files()) if has_numpy() else None
         if embedder is None:
             yield "note", "none: memory is searched by words alone.", _NO_VECTORS
             return

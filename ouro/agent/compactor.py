@@ -20,19 +20,19 @@ from ouro.memory.compaction import (
     ask_for_summary,
     compaction_limit,
     cut_summary,
-    files_listed,
-    files_section,
+    format_files,
+    format_pictures,
     is_summary,
-    longest_part,
-    parts_of,
-    pictures_section,
+    parse_files,
+    part_limit,
     plan_compaction,
-    quotes,
-    smaller,
-    words_for,
+    quote_messages,
+    scale_tokens,
+    split_messages,
+    word_limit,
 )
 from ouro.memory.manager import MemoryManager
-from ouro.memory.short_term import outputs_to_drop, sendable, without_outputs
+from ouro.memory.short_term import make_sendable, outputs_to_drop, remove_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import Message, ToolReply, Usage
 from ouro.settings import CompactionSettings
@@ -98,7 +98,7 @@ class Compactor(msgspec.Struct, eq=False):
         """About how many tokens the request would have, with a summary of medium length."""
         sent = self.memory.context()
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
-        return smaller(self.memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self.memory.constant)
+        return scale_tokens(self.memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self.memory.constant)
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
         """What a compaction would do now; None where there is nothing to compact."""
@@ -213,10 +213,10 @@ class Compactor(msgspec.Struct, eq=False):
         """The record with this summary; None if the request would not become smaller."""
         body = await self._body(plan, summary.text)
         sent, tokens = self.memory.context(), self.memory.tokens
-        tail = sendable([entry.message for entry in plan.tail])
+        tail = make_sendable([entry.message for entry in plan.tail])
         results = (result.call_id for message in tail for result in message.parts_of(ToolReply))
         dropped = tuple(call_id for call_id in results if call_id in self.memory.transcript.dropped)
-        after = smaller(tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self.memory.constant)
+        after = scale_tokens(tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self.memory.constant)
         if after >= tokens * (1 if trigger == "manual" else MIN_GAIN):
             return None
         return replace(
@@ -241,7 +241,7 @@ class Compactor(msgspec.Struct, eq=False):
         target = int((constant + whole) * goal / max(1, tokens)) - constant
         dropped = outputs_to_drop(sent, min(max(0, target), whole - 1))
         if dropped:
-            after = smaller(tokens, sent, without_outputs(sent, frozenset(dropped)), constant)
+            after = scale_tokens(tokens, sent, remove_outputs(sent, frozenset(dropped)), constant)
             record = compaction_record(self.memory, trigger)
             await self.save(replace(record, dropped=tuple(dropped), tokens=(tokens, after)), emit)
 
@@ -259,14 +259,14 @@ class Compactor(msgspec.Struct, eq=False):
     async def _body(self, plan: CompactionPlan, summary: str) -> str:
         """The summary of the model, with quotes, files, pictures and the environment."""
         before = self.memory.transcript.compaction
-        listed = files_listed(before.summary) if before else []
+        listed = parse_files(before.summary) if before else []
         files = self.requests.files_in([entry.message for entry in plan.covered])
-        quoted = quotes(plan.quoted)
+        quoted = quote_messages(plan.quoted)
         sections = [
             summary,
             f"## Said by the user, too long to be kept whole\n{quoted}" if quoted else "",
-            files_section([*listed, *files]),
-            pictures_section(plan),
+            format_files([*listed, *files]),
+            format_pictures(plan),
             await self.environment(),
         ]
         return "\n\n".join(section.strip() for section in sections if section.strip())
@@ -346,7 +346,7 @@ class Summariser:
         """
         if tokens + REQUEST_TOKENS + self._longest <= window:
             # The request for a summary comes after the same bytes that the provider has in its cache.
-            messages = [*self._requests.messages(sent), ask_for_summary(self._focus, words_for(self._longest))]
+            messages = [*self._requests.messages(sent), ask_for_summary(self._focus, word_limit(self._longest))]
             try:
                 return await self._ask(messages, self._requests.specs(self._models[0]), Compacting())
             except ContextTooLong:
@@ -361,9 +361,9 @@ class Summariser:
     async def _in_parts(self, sent: Sequence[Message], window: int) -> None:
         self.text = ""
         longest = min(self._longest, window // 8)
-        parts = parts_of(sent, longest_part(window))
+        parts = split_messages(sent, part_limit(window))
         for number, part in enumerate(parts, 1):
-            messages = ask_for_part(part, number, len(parts), self.text, self._focus, words_for(longest))
+            messages = ask_for_part(part, number, len(parts), self.text, self._focus, word_limit(longest))
             await self._ask(messages, (), Compacting(0, number, len(parts)))
 
     async def _ask(self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting) -> None:

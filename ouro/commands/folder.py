@@ -181,7 +181,7 @@ class Folder:
 
         catalog = SessionCatalog(YamlFileMemoryStore(get_sessions_dir()), str(Path.cwd()))
         budget = VectorBudget(catalog, self.settings.limits)
-        return memory_index.chosen_embedder(self.settings.memory.embedding_model, Catalog.from_files(), budget)
+        return memory_index.choose_embedder(self.settings.memory.embedding_model, Catalog.from_files(), budget)
 
 
 async def _refuse(_server: str, _kind: str, _about: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, View
 from ouro.errors import SessionError, SessionInUse, UsageError
 from ouro.memory.backend import SessionInfo
 from ouro.memory.sessions.session_catalog import find_session
-from ouro.memory.transcript import title_of
+from ouro.memory.transcript import make_title
 from ouro.safety import clean_checkpoints, stored_checkpoints
 from ouro.utils.files import write_document
 from ouro.utils.runtime import get_checkpoints_dir, get_home, get_sessions_dir, tilde
@@ -110,7 +110,7 @@ async def export(
 
 
 async def rename(context: ShellContext, session: str, title: str) -> Answer:
-    words = title_of(title)
+    words = make_title(title)
     if not words:
         raise UsageError("The title is empty.")
     catalog = await context.catalog()

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.render import Quote
-from ouro.memory.sessions.usage import ModelUse, UsagePeriod, periods_of, today
+from ouro.memory.sessions.usage import ModelUse, UsagePeriod, sum_periods, today
 from ouro.messages import Usage
 from ouro.session.budget import SpendingReport, spending_limits
 from ouro.utils.text import clean, dollars, plural
@@ -76,7 +76,7 @@ def _share(what: str, used: Usage) -> str:
 
 async def _report_on_disk(context: ShellContext) -> SpendingReport:
     sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
-    periods = periods_of(sessions, await context.store.load_costs(), today())
+    periods = sum_periods(sessions, await context.store.load_costs(), today())
     settings = context.folder.settings.limits
     return SpendingReport(periods, spending_limits(periods, settings.max_cost_day, settings.max_cost_month))
 

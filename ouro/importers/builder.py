@@ -28,7 +28,7 @@ from ouro.memory.backend import (
     SessionHeader,
     TitleRecord,
 )
-from ouro.memory.transcript import title_of
+from ouro.memory.transcript import make_title
 from ouro.messages import Image, Message, Part, Text, ToolCall, ToolReply
 from ouro.utils import files, json_types
 from ouro.utils.json_types import dictionaries
@@ -262,7 +262,7 @@ class TranscriptBuilder:
 
     def set_title(self, title: str) -> None:
         """Set the title; the last one wins."""
-        self._title = title_of(title) or self._title
+        self._title = make_title(title) or self._title
 
     def finish(self, program: Program, original: str, path: Path) -> ForeignSession:
         """The session, with the title last. `original`: its id in the other program.
@@ -276,7 +276,7 @@ class TranscriptBuilder:
             session_id_for(program, original), self.project, self._first_model, created, origin=origin
         )
         messages = (record.message for record in self.records if isinstance(record, MessageRecord))
-        titles = [title for item in messages if item.role == "user" and (title := title_of(item.text))]
+        titles = [title for item in messages if item.role == "user" and (title := make_title(item.text))]
         default = next((title for title in titles if not title.startswith("/")), titles[0] if titles else "")
         if title := self._title or default:
             self.records.append(TitleRecord(title, self.last_at))

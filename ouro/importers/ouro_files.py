@@ -25,7 +25,7 @@ from ouro.importers.builder import (
 )
 from ouro.memory.backend import FORMAT, Record
 from ouro.memory.record_fields import BadRecordError
-from ouro.memory.serialization import UnknownRecordError, header_from, record_with_images
+from ouro.memory.serialization import UnknownRecordError, header_from, record_from_export
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, Part, Text, Thinking, ToolReply, Usage
 from ouro.utils.json_types import dictionaries, dictionary
@@ -58,7 +58,7 @@ def read_export(path: Path) -> ForeignSession:
 def _records(items: Any, left_out: Counter[str]) -> Iterable[Record]:
     for data in items if isinstance(items, list) else []:
         try:
-            yield record_with_images(data)
+            yield record_from_export(data)
         except (UnknownRecordError, BadRecordError, RecursionError):
             left_out[DAMAGED_RECORDS] += 1
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ouro.memory.backend import CompactionRecord, MessageRecord
-from ouro.memory.short_term import compacted, kept_message, sendable, without_outputs
+from ouro.memory.short_term import make_sendable, remove_outputs, replace_by_summary, strip_message
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, system
 from ouro.settings import CompactionSettings
@@ -44,12 +44,12 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     def lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
         """The messages that should stay word for word and are not among `sent`: the probe after a compaction."""
         covered = [entry for entry in self.covered if entry.number in self.kept]
-        return tuple(entry.number for entry in covered if kept_message(entry.message) not in sent)
+        return tuple(entry.number for entry in covered if strip_message(entry.message) not in sent)
 
     def will_be_sent(self, summary: str, dropped: Set[str]) -> list[Message]:
         kept = [entry.message for entry in self.covered if entry.number in self.kept]
-        messages = compacted(kept, summary, [entry.message for entry in self.tail])
-        return sendable(without_outputs(messages, dropped))
+        messages = replace_by_summary(kept, summary, [entry.message for entry in self.tail])
+        return make_sendable(remove_outputs(messages, dropped))
 
 
 def plan_compaction(
@@ -88,24 +88,24 @@ def is_own_words(message: Message) -> bool:
     )
 
 
-def quotes(entries: Iterable[MessageRecord]) -> str:
+def quote_messages(entries: Iterable[MessageRecord]) -> str:
     """Messages that are too long to keep, quoted by beginning and end; empty if there are none."""
     return "\n\n".join(_quote(entry) for entry in entries)
 
 
-def files_listed(summary: str) -> list[str]:
+def parse_files(summary: str) -> list[str]:
     _, found, after = summary.rpartition(FILES + "\n")
     section, _, _ = after.partition("\n\n")
     return [line for line in section.splitlines() if line.startswith("- ")] if found else []
 
 
-def files_section(lines: Iterable[str]) -> str:
+def format_files(lines: Iterable[str]) -> str:
     """The newest of these lines without duplicates, as a section of a summary; empty if there are none."""
     newest = list(dict.fromkeys(reversed(list(lines))))[:MAX_FILES]
     return "\n".join([FILES, *reversed(newest)]) if newest else ""
 
 
-def pictures_section(plan: CompactionPlan) -> str:
+def format_pictures(plan: CompactionPlan) -> str:
     """The images that are no longer sent, as a section of a summary; empty if there are none."""
     gone = [entry for entry in plan.covered if entry.number not in plan.kept]
     lines = [
@@ -115,7 +115,7 @@ def pictures_section(plan: CompactionPlan) -> str:
     return "\n".join(["## Pictures that are not sent any more", *lines[:MAX_FILES], *more]) if lines else ""
 
 
-def smaller(before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int) -> int:
+def scale_tokens(before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int) -> int:
     """Tokens of the next request after a change: `before`, scaled by the ratio of the estimates.
 
     `constant` is the estimate of what goes with every request: the system prompt and the tools.
@@ -162,7 +162,7 @@ def _choose_kept(
     kept: list[int] = []
     quoted: list[MessageRecord] = []
     for entry in {item.number: item for item in (*own[:1], *pinned, *reversed(own))}.values():
-        size = estimate_messages([kept_message(entry.message)])
+        size = estimate_messages([strip_message(entry.message)])
         short = int(sum(SHORTENED) / CHARACTERS_A_TOKEN)
         if size <= room:
             kept.append(entry.number)
@@ -256,7 +256,7 @@ def cut_summary(text: str, longest: int) -> str:
     return (kept.rpartition("\n")[0] or kept) + "\n[the summary was longer and is cut here]"
 
 
-def parts_of(messages: Sequence[Message], characters: int) -> list[str]:
+def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
     """Messages as lines of JSON, in at most MAX_STEPS parts of so many characters; else the middle is left out."""
     pieces: list[str] = []
     for line in _lines(messages):
@@ -279,11 +279,11 @@ def ask_for_part(part: str, number: int, count: int, summary: str, focus: str, w
     return [system(STEP), Message("user", (Context(text),))]
 
 
-def words_for(tokens: int) -> int:
+def word_limit(tokens: int) -> int:
     return max(100, tokens * 2 // 3 // 50 * 50)
 
 
-def longest_part(tokens: int) -> int:
+def part_limit(tokens: int) -> int:
     """The characters of a part that leaves room in a window of `tokens` for the request, the summary and the answer."""
     return max(2_000, int(tokens * CHARACTERS_A_TOKEN * 0.4))
 
@@ -302,15 +302,15 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
         if message.tool_calls:
             shown["calls"] = [_call(call) for call in message.tool_calls]
         if replies := message.parts_of(ToolReply):
-            shown["outputs"] = [{"of": reply.name, "text": _shortened(reply.text)} for reply in replies]
+            shown["outputs"] = [{"of": reply.name, "text": _cut(reply.text)} for reply in replies]
         if images := message.parts_of(Image):
             shown["pictures"] = [image.name or image.media_type for image in images]
         yield json.dumps(shown, ensure_ascii=False)
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    return {"tool": call.name, "arguments": _shortened(json.dumps(dict(call.arguments), ensure_ascii=False))}
+    return {"tool": call.name, "arguments": _cut(json.dumps(dict(call.arguments), ensure_ascii=False))}
 
 
-def _shortened(text: str) -> str:
+def _cut(text: str) -> str:
     return cut_middle(text, MAX_OUTPUT, f" [… {len(text) - MAX_OUTPUT:,} characters …] ")

@@ -30,7 +30,7 @@ from ouro.memory.backend import (
 )
 from ouro.memory.paging import TranscriptPager
 from ouro.memory.short_term import SendableMessages
-from ouro.memory.transcript import Transcript, title_of
+from ouro.memory.transcript import Transcript, make_title
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Usage
 from ouro.utils.log import log
@@ -194,7 +194,7 @@ class MemoryManager:
         """
         await self.pager.loaded()
         self._take(MessageRecord(self.next_number, self.now(), message, self.is_private))
-        if not self.title and message.role == "user" and (title := title_of(message.text)):
+        if not self.title and message.role == "user" and (title := make_title(message.text)):
             self._take(TitleRecord(title, self.now()))
         await self._saver.save()
 
@@ -223,7 +223,7 @@ class MemoryManager:
             self.note(CostRecord(purpose, self.now(), model, usage))
 
     def set_title(self, title: str) -> None:
-        self.note(TitleRecord(title_of(title), self.now()))
+        self.note(TitleRecord(make_title(title), self.now()))
 
     def set_model(self, model: str) -> None:
         if model != self.model:

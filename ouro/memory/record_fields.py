@@ -91,7 +91,7 @@ class MessageFields(msgspec.Struct, omit_defaults=True):
     usage: Usage | None = None
 
 
-def checked(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tuple[S, tuple[str, ...]]:
+def read_fields(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tuple[S, tuple[str, ...]]:
     """The fields of a record, and the names of those that were mended.
 
     A value that cannot be read is converted where its meaning is clear (`7` for a text, `12.0` for a count), else
@@ -106,7 +106,7 @@ def checked(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tupl
     """
     first, mended = "", dict[str, None]()
     for _ in range(_MAX_MENDED):
-        problem, path = "an impossible number", _impossible({name: data.get(name) for name in numbers})
+        problem, path = "an impossible number", _find_impossible({name: data.get(name) for name in numbers})
         if path is None:
             try:
                 return msgspec.convert(data, kind), tuple(mended)
@@ -117,7 +117,7 @@ def checked(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tupl
         if not path:
             break
         mended[str(path[0])] = None
-        data = _mended(data, path, problem)
+        data = _mend(data, path, problem)
     raise BadRecordError(first)
 
 
@@ -129,17 +129,17 @@ def _path_in(problem: str) -> Path:
     return tuple(path[: path.index("...")] if "..." in path else path)
 
 
-def _impossible(value: Any, path: Path = ()) -> Path | None:
+def _find_impossible(value: Any, path: Path = ()) -> Path | None:
     """Where the first number is that is infinite, negative or too large; None if there is none."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        return next((found for key, item in items if (found := _impossible(item, (*path, key))) is not None), None)
+        return next((found for key, item in items if (found := _find_impossible(item, (*path, key))) is not None), None)
     if isinstance(value, int | float) and not (math.isfinite(value) and 0 <= value < _MAX_NUMBER):
         return path
     return None
 
 
-def _mended(value: Any, path: Path, problem: str) -> Any:
+def _mend(value: Any, path: Path, problem: str) -> Any:
     """A copy of `value` in which what stands at `path` is converted or left out."""
     copy = dict(value) if isinstance(value, dict) else list(value)
     key: Any = path[0]
@@ -147,22 +147,22 @@ def _mended(value: Any, path: Path, problem: str) -> Any:
         len(path) > 1
         and key in ("usage", "spent")
         and path[1] != "cost"
-        and _converted(copy[key], path[1:], problem) is None
+        and _convert(copy[key], path[1:], problem) is None
     ):
         # Counts belong together: one of them alone would be shown as the whole.
         copy[key] = {name: item for name, item in copy[key].items() if name == "cost"}
     elif len(path) > 1:
-        copy[key] = _mended(copy[key], path[1:], problem)
+        copy[key] = _mend(copy[key], path[1:], problem)
     elif key == "private":
         copy[key] = True  # when in doubt nothing is learned from a message
-    elif (converted := _converted(copy, path, problem)) is not None:
+    elif (converted := _convert(copy, path, problem)) is not None:
         copy[key] = converted
     else:
         del copy[key]
     return copy
 
 
-def _converted(value: Any, path: Path, problem: str) -> str | int | None:
+def _convert(value: Any, path: Path, problem: str) -> str | int | None:
     for key in path:
         value = value[key]
     if problem.startswith("Expected `str") and isinstance(value, bool | int | float):

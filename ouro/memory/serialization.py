@@ -23,9 +23,9 @@ from ouro.memory.record_fields import (
     ImageFields,
     MessageFields,
     ReplyFields,
-    checked,
+    read_fields,
 )
-from ouro.memory.sessions.yaml_text import cleaned
+from ouro.memory.sessions.yaml_text import replace_surrogates
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.safety import is_secret_name
 from ouro.utils.json_types import dictionary
@@ -73,14 +73,14 @@ def header_from(data: Any) -> SessionHeader:
         raise BadRecordError("the first record is not a `session:` header")
     if not isinstance(session["format"], int):
         raise BadRecordError(f"format {str(session['format'])[:20]!r} is unknown: was it written by a newer ouro?")
-    return checked({"project": "", "model": "", **data, **session}, SessionHeader, ())[0]
+    return read_fields({"project": "", "model": "", **data, **session}, SessionHeader, ())[0]
 
 
 def record_data(record: Record, mask: Mask, keep_image: KeepImage, keep_text: KeepText | None = None) -> dict[str, Any]:
     """A record as in a session file: secrets masked, images saved by `keep_image`, long outputs by `keep_text`."""
     if isinstance(record, MessageRecord):
         return _Writer(mask, keep_image, keep_text).message(record)
-    data: dict[str, Any] = _masked(msgspec.to_builtins(record), mask)
+    data: dict[str, Any] = _mask_all(msgspec.to_builtins(record), mask)
     return data
 
 
@@ -94,7 +94,7 @@ def record_from(data: Any, fetch: Fetch) -> ReadRecord:
     if not isinstance(data, dict) or not data:
         raise BadRecordError("not a record")
     if kind := CHANGES.get(next(iter(data))):
-        change, mended = checked({"at": "", **data}, kind, data.keys() - {BYTES_BACK})
+        change, mended = read_fields({"at": "", **data}, kind, data.keys() - {BYTES_BACK})
         if isinstance(change, CompactionRecord) and change.covers[0] > change.covers[1]:
             raise BadRecordError("it covers an impossible range")
         return ReadRecord(change, _unknown_fields(data, kind), mended)
@@ -127,13 +127,13 @@ def serialize_message(message: Message, number: int = 0, at: str = "") -> dict[s
 
 def deserialize_message(data: dict[str, Any]) -> Message:
     """The message that `serialize_message` made plain data from. Raises BadRecordError."""
-    record = record_with_images(data)
+    record = record_from_export(data)
     if not isinstance(record, MessageRecord):
         raise BadRecordError("not a message")
     return record.message
 
 
-def record_with_images(data: Any) -> Record:
+def record_from_export(data: Any) -> Record:
     """A record with its images in it, as `embed_images` puts them there. Raises as `record_from`."""
     images = dict(_embedded_images(data))
 
@@ -171,7 +171,7 @@ def _mappings(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
-    fields, mended = checked(data, MessageFields, ("message", "usage"))
+    fields, mended = read_fields(data, MessageFields, ("message", "usage"))
     found = list(_parts(fields, fetch))
     for part in fields.parts:
         try:
@@ -188,7 +188,7 @@ def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
 def _part(part: dict[str, Any], role: str, fetch: Fetch) -> list[Part]:
     """What a part is that names its kind. Raises BadRecordError."""
     fields = {_FIELDS.get(kind, kind): value if kind == "text" else [value] for kind, value in part.items()}
-    parts = list(_parts(checked({"role": role, **fields}, MessageFields, ())[0], fetch))
+    parts = list(_parts(read_fields({"role": role, **fields}, MessageFields, ())[0], fetch))
     if not parts:
         raise BadRecordError("an empty part")
     return parts
@@ -315,7 +315,7 @@ class _Writer:
     def _call(self, call: ToolCall) -> CallFields:
         malformed = self._mask(call.malformed)
         try:
-            arguments = _masked(call.arguments, self._mask)
+            arguments = _mask_all(call.arguments, self._mask)
             if _is_writable(arguments):
                 return CallFields(call.id, call.name, arguments, malformed=malformed)
             return CallFields(call.id, call.name, arguments_json=json.dumps(arguments), malformed=malformed)
@@ -360,14 +360,16 @@ class _Writer:
         if self._keep_text is None or len(text) <= MAX_INLINE // 4:
             return {"text": text}
         size = len(text.encode("utf-8", "replace"))
-        return {"text": text} if size <= MAX_INLINE else {"file": self._keep_text(cleaned(text)), "bytes": size}
+        if size <= MAX_INLINE:
+            return {"text": text}
+        return {"file": self._keep_text(replace_surrogates(text)), "bytes": size}
 
 
-def _masked(value: Any, mask: Mask, name: str = "") -> Any:
+def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:
     if isinstance(value, Mapping):
-        return {mask(key): _masked(item, mask, key) for key, item in value.items()}
+        return {mask(key): _mask_all(item, mask, key) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_masked(item, mask, name) for item in value]
+        return [_mask_all(item, mask, name) for item in value]
     if not isinstance(value, str):
         return value
     # The name of a field may show that its value is a secret.

@@ -22,17 +22,17 @@ from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
     SessionLock,
-    as_record,
-    end_of_whole,
+    find_whole_end,
+    frame_record,
     number_of,
-    opened,
+    open_private,
     read_range,
+    rewrite_file,
     set_tail_aside,
     split,
 )
-from ouro.memory.sessions.session_file import replace as replace_file
 from ouro.memory.sessions.session_folders import OUTPUTS, SUBAGENTS, SessionFolders, folder_names, write_output
-from ouro.memory.sessions.session_reader import first_record, read_header
+from ouro.memory.sessions.session_reader import read_first_record, read_header
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.log import log
@@ -92,9 +92,9 @@ class _Local(msgspec.Struct, frozen=True):
     def read(cls, folder: Path, parent: str = "") -> tuple[str, _Local] | None:
         """The id of the session in a folder, and its file; None for a copy made by hand, or one of a newer ouro."""
         try:
-            mark = _mark_of(folder)
-            with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-                first, header = first_record(descriptor, folder / FILE_NAME)
+            mark = _read_mark(folder)
+            with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+                first, header = read_first_record(descriptor, folder / FILE_NAME)
         except (SessionError, OSError):
             return None  # a new session without a file yet, or a damaged one
         is_known = _ID.fullmatch(header.id) and header.format <= FORMAT
@@ -102,8 +102,8 @@ class _Local(msgspec.Struct, frozen=True):
 
     def body(self) -> bytes:
         """Its records without the header and without an incomplete last one."""
-        with opened(self.folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            return read_range(descriptor, self.begin, end_of_whole(descriptor)[0])
+        with open_private(self.folder, FILE_NAME, os.O_RDONLY) as descriptor:
+            return read_range(descriptor, self.begin, find_whole_end(descriptor)[0])
 
 
 class _Theirs(msgspec.Struct):
@@ -161,7 +161,7 @@ class SessionSync:
         with self._remote.repository.alone("sync"):
             for _ in range(_TRIES):
                 self._progress("asking the remote")
-                theirs = _by_session(self._remote.fetch(encrypt=encrypt))
+                theirs = _group_by_session(self._remote.fetch(encrypt=encrypt))
                 if self._send(self._merged(theirs)):
                     self._remote.repository.save_state(_STATE, self._state)
                     skipped = tuple(dict.fromkeys(self._skipped.values()))
@@ -274,9 +274,9 @@ class SessionSync:
         """Append what is new there; replace the file where it was edited there."""
         lock = SessionLock(local.folder)
         try:
-            if _mark_of(local.folder) != local.mark:
+            if _read_mark(local.folder) != local.mark:
                 raise SessionInUse(f"Session {session_id[:8]} has just changed.")
-            with opened(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
+            with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
                 header, body, theirs = read_range(descriptor, 0, local.begin), local.body(), self._body(other)
                 is_longer = theirs.startswith(body)
@@ -285,7 +285,7 @@ class SessionSync:
                         file.write(theirs[len(body) :])
                     os.fsync(descriptor)
             if not is_longer:
-                replace_file(local.folder, FILE_NAME, header + theirs)
+                rewrite_file(local.folder, FILE_NAME, header + theirs)
             _write_outputs(local.folder, self._remote.read(other.outputs))
         finally:
             lock.release()
@@ -293,26 +293,26 @@ class SessionSync:
 
     def _fork(self, session_id: str, local: _Local, other: _Theirs, body: bytes) -> None:
         """Keep what was said here as a copy with another id; the session is then the one of the remote."""
-        if _mark_of(local.folder) != local.mark:
+        if _read_mark(local.folder) != local.mark:
             raise SessionInUse(f"Session {session_id[:8]} has just changed.")
         SessionLock(local.folder).release()  # raises SessionInUse: then there is no copy either
         header = replace(read_header(local.folder), id=str(uuid.uuid4()), created_at=timestamp())
         last = max(map(number_of, split(body)[0]), default=0)
-        fork = as_record(dump(msgspec.to_builtins(ForkRecord(session_id, last, timestamp()))))
+        fork = frame_record(dump(msgspec.to_builtins(ForkRecord(session_id, last, timestamp()))))
         outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
         copy = self._write_new(local.folder.parent, header, body + fork, outputs)
-        self._here[header.id] = _created(copy, local.parent)
+        self._here[header.id] = _read_created(copy, local.parent)
         self._forks += [] if local.parent else [header.id]
         self._take(session_id, local, other)
 
     def _write_new(self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> Path:
         with SessionFolders(root).making(header) as (folder, final):
-            replace_file(folder, FILE_NAME, as_record(dump(header_data(header))) + body)
+            rewrite_file(folder, FILE_NAME, frame_record(dump(header_data(header))) + body)
             _write_outputs(folder, outputs)
         return final
 
     def _note(self, session_id: str, other: _Theirs, folder: Path, parent: str) -> None:
-        local = self._here[session_id] = _created(folder, parent)
+        local = self._here[session_id] = _read_created(folder, parent)
         self._state.sessions[session_id] = SyncedSession(other.names, local.mark)
 
     def _body(self, other: _Theirs) -> bytes:
@@ -337,7 +337,7 @@ class SessionSync:
     def _header_text(self, local: _Local) -> bytes:
         header = read_header(local.folder)
         root = find_root(Path(header.project))
-        about = {"repository": _address_of(root), "inside": os.path.relpath(header.project, root)}
+        about = {"repository": _find_address(root), "inside": os.path.relpath(header.project, root)}
         return json.dumps({**header_data(header), **about}, ensure_ascii=False).encode("utf-8", "replace")
 
     def _header(self, session_id: str, other: _Theirs) -> SessionHeader:
@@ -348,14 +348,14 @@ class SessionSync:
         header = header_from(about)
         if header.id != session_id:
             raise BadRecordError("its header has another id")
-        for root in (root for root in map(find_root, self._projects) if address and _address_of(root) == address):
+        for root in (root for root in map(find_root, self._projects) if address and _find_address(root) == address):
             folder = (root / inside).resolve()
             is_inside = folder == root.resolve() or root.resolve() in folder.parents
             return replace(header, project=str(folder if is_inside and folder.is_dir() else root))
         return header
 
 
-def _by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
+def _group_by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
     found: dict[str, _Theirs] = {}
     for path, blob in sorted(tree.items()):
         if named := _PATH.fullmatch(path):
@@ -371,20 +371,20 @@ def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:
         write_output(folder, f"{OUTPUTS}/{path.rpartition('/')[2]}", data)
 
 
-def _created(folder: Path, parent: str) -> _Local:
+def _read_created(folder: Path, parent: str) -> _Local:
     found = _Local.read(folder, parent)
     if found is None:
         raise SessionError("What was received cannot be read.")
     return found[1]
 
 
-def _mark_of(folder: Path) -> tuple[int, int]:
+def _read_mark(folder: Path) -> tuple[int, int]:
     found = (folder / FILE_NAME).stat()
     return found.st_size, found.st_mtime_ns
 
 
 @cache
-def _address_of(root: Path) -> str:
+def _find_address(root: Path) -> str:
     """The address of a repository, the same for ssh and https, without a password; empty where it has none."""
     try:
         address = Git(root, _GIT_TIMEOUT).ask("config", "--get", "remote.origin.url").strip()

@@ -35,7 +35,7 @@ DROPPED = Message("user", (Context("[A message of the user was here. The user to
 """What is sent in place of a message that the user dropped."""
 
 
-def compacted(kept: Sequence[Message], summary: str, following: Sequence[Message]) -> list[Message]:
+def replace_by_summary(kept: Sequence[Message], summary: str, following: Sequence[Message]) -> list[Message]:
     """The messages after a compaction: kept messages verbatim, the summary of the rest, and newer messages.
 
     A compaction without a summary covers nothing; it only dropped outputs.
@@ -43,10 +43,10 @@ def compacted(kept: Sequence[Message], summary: str, following: Sequence[Message
     if not summary:
         return list(following)
     text = SUMMARY.format(summary=summary.replace("</earlier_conversation", "< /earlier_conversation"))
-    return [*map(kept_message, kept), Message("user", (Context(text),)), *following]
+    return [*map(strip_message, kept), Message("user", (Context(text),)), *following]
 
 
-def kept_message(message: Message) -> Message:
+def strip_message(message: Message) -> Message:
     """A message as it is kept verbatim: its text and images.
 
     Context that ouro added is out of date, and its tool calls have lost their results. Text of the assistant is quoted,
@@ -57,7 +57,7 @@ def kept_message(message: Message) -> Message:
     return Message("user", (Context(f"You said earlier, and it was pinned:\n\n{message.text}"),))
 
 
-def with_answers(messages: Sequence[Message]) -> list[Message]:
+def answer_open_calls(messages: Sequence[Message]) -> list[Message]:
     """The transcript with the result "interrupted" for each tool call that has none."""
     done: list[Message] = []
     for message, following in _turns(messages):
@@ -72,19 +72,19 @@ def with_answers(messages: Sequence[Message]) -> list[Message]:
     return done
 
 
-def sendable(messages: Sequence[Message]) -> list[Message]:
+def make_sendable(messages: Sequence[Message]) -> list[Message]:
     """Messages as providers accept them: each tool call followed by one result, in order, and no other result.
 
     An incomplete message keeps its text and loses its tool calls; one that was retried successfully is left out.
     Repeated ids are made unique.
     """
     sent: list[Message] = []
-    _extend(sent, set(), messages)
+    _append_sendable(sent, set(), messages)
     return sent
 
 
 class SendableMessages:
-    """`sendable` for a list that grows: what the last call has seen, up to its last answer, is not made again."""
+    """`make_sendable` for a list that grows: what the last call has seen, up to its last answer, is not made again."""
 
     def __init__(self) -> None:
         self._known: list[Message] = []
@@ -101,19 +101,19 @@ class SendableMessages:
         places = reversed(range(begin, len(messages)))
         last = next((at for at in places if messages[at].role == "assistant" and not messages[at].cut), None)
         if last is not None:
-            _extend(self._sent, self._used, messages[begin:last], followed_by_reply=True)
+            _append_sendable(self._sent, self._used, messages[begin:last], followed_by_reply=True)
             begin = last
         self._known = list(messages[: begin + 1]) if last is not None else []
         sent = list(self._sent)
-        _extend(sent, set(self._used), messages[begin:])
+        _append_sendable(sent, set(self._used), messages[begin:])
         return sent
 
 
-def _extend(
+def _append_sendable(
     sent: list[Message], used: set[str], messages: Sequence[Message], *, followed_by_reply: bool = False
 ) -> None:
     """Append `messages` as they are sent; `used` are the ids of the calls before them."""
-    for message, following in _turns(_without_retried(messages, followed_by_reply=followed_by_reply)):
+    for message, following in _turns(_remove_retried(messages, followed_by_reply=followed_by_reply)):
         if message.role == "assistant":
             sent.extend(_exchange(message, following, used))
         elif message.role != "tool":
@@ -121,7 +121,7 @@ def _extend(
         sent.extend(later for later in following if later.role != "tool")
 
 
-def _without_retried(messages: Sequence[Message], *, followed_by_reply: bool) -> list[Message]:
+def _remove_retried(messages: Sequence[Message], *, followed_by_reply: bool) -> list[Message]:
     """The transcript without attempts that were retried."""
     found: list[Message] = []
     next_role = "assistant" if followed_by_reply else ""
@@ -146,7 +146,7 @@ def outputs_to_drop(messages: Sequence[Message], target: int) -> list[str]:
     return dropped
 
 
-def without_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Message]:
+def remove_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Message]:
     """`messages` with a note in place of each dropped output."""
 
     def short(part: Part) -> Part:
@@ -160,7 +160,7 @@ def without_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Mess
     ]
 
 
-def without_notes(message: Message, notes: Set[str]) -> Message:
+def remove_notes(message: Message, notes: Set[str]) -> Message:
     """`message` without the texts of these recalled notes. Their marks stay, so that they are not sent again."""
     if not notes:
         return message
@@ -194,7 +194,7 @@ def _exchange(message: Message, following: Sequence[Message], used: set[str]) ->
     for part in message.parts:
         if isinstance(part, ToolCall):
             if not message.cut and part.id not in names:
-                names[part.id] = _unused(part.id, used)
+                names[part.id] = _make_unique(part.id, used)
                 parts.append(replace(part, id=names[part.id]))
                 answers.append(replace(replies.get(part.id, _interrupted(part)), call_id=names[part.id]))
         elif not _is_refused(part, message):
@@ -212,7 +212,7 @@ def _is_refused(part: Part, message: Message) -> bool:
     return message.cut and isinstance(part, Thinking) and not part.signature
 
 
-def _unused(call_id: str, used: set[str]) -> str:
+def _make_unique(call_id: str, used: set[str]) -> str:
     found = next(name for name in chain([call_id], (f"{call_id}_{n}" for n in count(2))) if name not in used)
     used.add(found)
     return found

@@ -26,7 +26,7 @@ from ouro.memory.backend import (
     TitleRecord,
 )
 from ouro.memory.message_tree import OUTPUT, MessageTree, TranscriptBranch, is_turn
-from ouro.memory.short_term import DROPPED, compacted, with_answers, without_notes, without_outputs
+from ouro.memory.short_term import DROPPED, answer_open_calls, remove_notes, remove_outputs, replace_by_summary
 from ouro.memory.tokens import estimate_messages, reported_tokens
 from ouro.messages import ATTACHED, PIPED, SHELL_NOTE, Message, PerMessage, Usage
 from ouro.utils.text import clean
@@ -34,7 +34,7 @@ from ouro.utils.text import clean
 _TITLE_WIDTH = 60
 
 
-def title_of(text: str) -> str:
+def make_title(text: str) -> str:
     """The first words of a message; of the user's shell line, the line; without what was piped in or attached."""
     if text.startswith(SHELL_NOTE):
         text = "! " + text.removeprefix(SHELL_NOTE).partition("\n")[0]
@@ -180,7 +180,7 @@ class Transcript:
         return [*kept, *following]
 
     def sent(self) -> list[Message]:
-        """The context before `sendable`: kept messages, summary, newer messages; without what was dropped.
+        """The context before `make_sendable`: kept messages, summary, newer messages; without what was dropped.
 
         What was there before is the same object again, so that nothing is made anew for each request.
         """
@@ -189,7 +189,7 @@ class Transcript:
         kept = [entry for entry in kept if str(entry.number) not in dropped]
         if compaction is not self._head[0] or kept != self._head[1]:
             summary = compaction.summary if compaction else ""
-            self._head = compaction, kept, compacted([item.message for item in kept], summary, [])
+            self._head = compaction, kept, replace_by_summary([item.message for item in kept], summary, [])
         messages = list(self._head[2])
         if not dropped:
             messages += [entry.message for entry in following]
@@ -336,7 +336,7 @@ class Transcript:
         """Add the result "interrupted" after each tool call of the transcript that has none."""
         known = {id(entry.message): entry for entry in self.entries}
         last, answers = 0, dict[int, MessageRecord]()
-        for message in with_answers([entry.message for entry in self.entries]):
+        for message in answer_open_calls([entry.message for entry in self.entries]):
             if entry := known.get(id(message)):
                 last = entry.number
             else:
@@ -402,7 +402,7 @@ class Transcript:
                 notes[id(entry.message)] = frozenset(found)
 
         def shorten(message: Message) -> Message:
-            return without_notes(without_outputs([message], calls)[0], notes.get(id(message), frozenset()))
+            return remove_notes(remove_outputs([message], calls)[0], notes.get(id(message), frozenset()))
 
         return shorten
 

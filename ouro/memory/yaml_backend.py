@@ -42,10 +42,10 @@ from ouro.memory.sessions.session_file import (
     FILE_NAME,
     SessionLock,
     append,
-    as_record,
+    frame_record,
     is_message,
     number_of,
-    opened,
+    open_private,
     read_file,
     set_tail_aside,
     split,
@@ -54,7 +54,7 @@ from ouro.memory.sessions.session_file import (
 from ouro.memory.sessions.session_folders import OUTPUTS, SessionFolders, keep_image, keep_text, link_outputs, not_found
 from ouro.memory.sessions.session_reader import (
     ParsedSession,
-    all_records,
+    read_all_records,
     read_header,
     read_page,
     read_session,
@@ -166,7 +166,7 @@ class YamlFileMemoryStore(MemoryStore):
         folder = await self._find(session_id)
         with _reading(folder):
             header = await asyncio.to_thread(read_header, folder)
-        return WholeSession(header, partial(all_records, folder))
+        return WholeSession(header, partial(read_all_records, folder))
 
     async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
         folder = await self._find(session_id)
@@ -178,17 +178,17 @@ class YamlFileMemoryStore(MemoryStore):
         return held.places.get(number) if held is not None else None
 
     async def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
-        found = await asyncio.to_thread(session_index.infos, self._root, progress)
+        found = await asyncio.to_thread(session_index.list_infos, self._root, progress)
         return [info for info in found if project is None or info.project == project]
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
         folder = await self._find(session_id)
-        info = await asyncio.to_thread(session_index.info_of, self._root, folder.name)
+        info = await asyncio.to_thread(session_index.find_info, self._root, folder.name)
         if info is None:
             raise not_found(session_id)
         # Asked for by the name of its folder: that may be a copy made by hand.
         is_copy = session_id != info.id and self._folders.find(info.id) != folder
-        return session_index.as_copy(info) if is_copy else info
+        return session_index.mark_as_copy(info) if is_copy else info
 
     async def delete_session(self, session_id: str) -> None:
         folder = await self._find(session_id)
@@ -200,7 +200,7 @@ class YamlFileMemoryStore(MemoryStore):
             lock.release()
 
     async def list_deleted(self) -> list[SessionInfo]:
-        return await asyncio.to_thread(session_index.infos, self._folders.trash)
+        return await asyncio.to_thread(session_index.list_infos, self._folders.trash)
 
     async def restore_session(self, session_id: str) -> None:
         folder = await asyncio.to_thread(self._folders.find, session_id, deleted=True)
@@ -255,7 +255,7 @@ class YamlFileMemoryStore(MemoryStore):
     async def rebuild_index(self, progress: Progress | None = None) -> int:
         """Rebuild the index of sessions from their files. Returns their number."""
         await asyncio.to_thread(self._folders.sweep)
-        return len(await asyncio.to_thread(session_index.entries, self._root, anew=True, progress=progress))
+        return len(await asyncio.to_thread(session_index.update_index, self._root, anew=True, progress=progress))
 
     async def _sweep(self) -> None:
         """Once: remove what killed processes have left."""
@@ -288,9 +288,9 @@ class YamlFileMemoryStore(MemoryStore):
         if not held.folder.is_dir():
             held.folder.mkdir(mode=0o700)
             lock = SessionLock(held.folder)
-        first = as_record(dump(header_data(header)))
+        first = frame_record(dump(header_data(header)))
         beside = held.file.write_again(
-            records, lambda record: as_record(self._encoded(record, held.folder, {}, 0)), first
+            records, lambda record: frame_record(self._encoded(record, held.folder, {}, 0)), first
         )
         sync_folder(self._root)
         file = OpenFile(held.folder)
@@ -323,14 +323,14 @@ class YamlFileMemoryStore(MemoryStore):
                 link_outputs(source, folder)
             places: dict[int, int] = {}
             with (
-                opened(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor,
+                open_private(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor,
                 open(descriptor, "wb", closefd=False) as file,
             ):
-                offset = file.write(as_record(dump(header_data(header))) + copied)
+                offset = file.write(frame_record(dump(header_data(header))) + copied)
                 for record in records:
                     if isinstance(record, MessageRecord):
                         places[record.number] = offset
-                    offset += file.write(as_record(self._encoded(record, folder, places, offset)))
+                    offset += file.write(frame_record(self._encoded(record, folder, places, offset)))
                 file.flush()
                 os.fsync(descriptor)
 
@@ -359,7 +359,7 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
 
 
 def _remove_tail(folder: Path) -> Path | None:
-    with opened(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
+    with open_private(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
         return set_tail_aside(folder, descriptor)
 
 

@@ -13,7 +13,7 @@ from ouro.llm import ModelSpec
 from ouro.memory.backend import CostRecord, timestamp
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
-from ouro.memory.sessions.usage import UsagePeriod, periods_of, today
+from ouro.memory.sessions.usage import UsagePeriod, sum_periods, today
 from ouro.messages import Usage
 from ouro.settings import LimitSettings
 from ouro.utils.log import log
@@ -161,7 +161,7 @@ async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tup
         costs = await session_catalog.store.load_costs()
     except SpendingUnreadable as error:
         raise LimitReached(f"The limits of cost cannot be checked: {error.message}", error.hint) from error
-    return periods_of(sessions, costs, today(), session_id)
+    return sum_periods(sessions, costs, today(), session_id)
 
 
 def spending_limits(

@@ -18,10 +18,10 @@ from ouro.errors import SessionError
 from ouro.events import Emit, Event, Notice, TurnFinished
 from ouro.llm import ModelSpec
 from ouro.memory.backend import CompactionRecord, MessageRecord, SessionInfo
-from ouro.memory.compaction import MAX_TAIL, is_own_words, smaller
+from ouro.memory.compaction import MAX_TAIL, is_own_words, scale_tokens
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
-from ouro.memory.short_term import compacted, sendable
+from ouro.memory.short_term import make_sendable, replace_by_summary
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Usage
 from ouro.session.context_window import ContextWindow
@@ -176,9 +176,9 @@ class Resumed(msgspec.Struct, eq=False):
             return TurnFinished("answered")
         record = self._tail_record(entries, begin, await self.window.compactor.environment())
         pinned = [entry.message for entry in entries[:begin] if entry.number in record.kept]
-        sent = sendable(compacted(pinned, record.summary, [entry.message for entry in entries[begin:]]))
+        sent = make_sendable(replace_by_summary(pinned, record.summary, [entry.message for entry in entries[begin:]]))
         before = memory.tokens
-        record = replace(record, tokens=(before, smaller(before, memory.context(), sent, memory.constant)))
+        record = replace(record, tokens=(before, scale_tokens(before, memory.context(), sent, memory.constant)))
         await self.window.compactor.save(record, emit)
         return TurnFinished("answered")
 
@@ -200,7 +200,7 @@ class Resumed(msgspec.Struct, eq=False):
         if not begin:
             return None
         memory, rest = self.transcript, [entry.message for entry in entries[begin:]]
-        after = smaller(memory.tokens, memory.context(), sendable(rest), memory.constant)
+        after = scale_tokens(memory.tokens, memory.context(), make_sendable(rest), memory.constant)
         turns = sum(is_own_words(message) for message in rest)
         return Tail(turns, after) if after < memory.tokens * 0.9 else None
 

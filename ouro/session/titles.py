@@ -10,7 +10,7 @@ from ouro.events import Titled
 from ouro.llm import ModelSource
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_and_record
-from ouro.memory.transcript import title_of
+from ouro.memory.transcript import make_title
 from ouro.messages import Message, system, user
 from ouro.session.session_tasks import SessionTasks
 from ouro.utils.text import cut_middle
@@ -72,7 +72,7 @@ class Titles:
     def _is_made_of_first_words(self) -> bool:
         texts = (message.text for message in self._memory.messages() if message.role == "user" and message.text)
         first = next(texts, "")
-        return bool(first) and self._memory.title == title_of(first)
+        return bool(first) and self._memory.title == make_title(first)
 
 
 def clean_title(answer: str) -> str:
@@ -80,7 +80,7 @@ def clean_title(answer: str) -> str:
     lines = (line.strip() for line in answer.splitlines())
     line = next((line for line in lines if any(map(str.isalnum, line))), "")
     line = _LABEL.sub("", line.replace("`", "").strip(_AROUND))
-    return title_of(line.strip(_AROUND).removesuffix(".").removesuffix("。"))
+    return make_title(line.strip(_AROUND).removesuffix(".").removesuffix("。"))
 
 
 def excerpt(messages: Iterable[Message]) -> str:

@@ -17,7 +17,7 @@ from ouro.events import PermissionAsked, Permit, Replied, ToolFinished, ToolStar
 from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
-from ouro.memory.short_term import sendable
+from ouro.memory.short_term import make_sendable
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Effect, Permissions, Workspace
 from ouro.session.session_tasks import SessionTasks
@@ -155,7 +155,7 @@ async def test_the_laws_hold(seed, tmp_path):
     for _ in range(2):
         seen = await world.play(chance)
         # 1: the transcript is sendable; in memory each result is a message, in the order in which the calls ended
-        check_sendable(sendable(world.memory.messages()))
+        check_sendable(make_sendable(world.memory.messages()))
         results = [part.call_id for message in world.memory.messages() for part in message.parts_of(ToolReply)]
         asked = [each.id for message in world.memory.messages() if not message.cut for each in message.tool_calls]
         assert sorted(results) == sorted(asked)

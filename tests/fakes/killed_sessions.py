@@ -25,7 +25,7 @@ from fakes.waiting import wait
 from ouro.llm import ScriptedReply
 from ouro.memory.backend import CompactionRecord, MessageRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.short_term import sendable
+from ouro.memory.short_term import make_sendable
 from ouro.memory.transcript import Transcript
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, ToolCall, ToolReply
@@ -156,7 +156,7 @@ def _check(sessions: Path, session_id: str, told: Sequence[str], found: Killed) 
     found.moments["torn"] += any("cut off" in notice for notice in loaded.notices)
     texts = iter(message.text for message in whole)
     found.lost += [text for text in told if text not in texts]  # in this order
-    if part.sent() != Transcript.of(loaded).sent() or not _is_sendable(sendable(part.sent())):
+    if part.sent() != Transcript.of(loaded).sent() or not _is_sendable(make_sendable(part.sent())):
         found.unopened.append(f"{session_id}: what is sent differs")
     if list(sessions.glob("2*/.*")) or any("cannot be read" in notice for notice in loaded.notices):
         found.unopened.append(f"{session_id}: {loaded.notices}")

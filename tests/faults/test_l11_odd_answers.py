@@ -22,7 +22,7 @@ from ouro.llm.openai import OpenAIChunks
 from ouro.llm.wire import make_usage
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord
 from ouro.memory.serialization import ReadRecord, record_data, record_from
-from ouro.memory.sessions.yaml_text import cleaned, dump, load
+from ouro.memory.sessions.yaml_text import dump, load, replace_surrogates
 from ouro.messages import (
     Context,
     Image,
@@ -107,7 +107,7 @@ def written_and_read(record) -> ReadRecord:
         images.append(image.data)
         return f"{len(images) - 1}"
 
-    text = dump(record_data(record, cleaned, keep))
+    text = dump(record_data(record, replace_surrogates, keep))
     return record_from(load(text.encode()), lambda name: images[int(name)])
 
 

@@ -86,7 +86,7 @@ def test_s11_a_folder_that_cannot_be_written_is_still_listed(root, monkeypatch):
     def read_only(*_):
         raise OSError(30, os.strerror(30))
 
-    monkeypatch.setattr(session_index, "replace", read_only)
+    monkeypatch.setattr(session_index, "rewrite_file", read_only)
 
     assert titles(root) == ALL
     assert not (root / ".index.yaml").exists()
@@ -169,4 +169,4 @@ def test_s11_what_is_no_folder_in_the_place_of_all_sessions_is_said(tmp_path, ma
     with pytest.raises(SessionError, match=r"The sessions in .*/sessions cannot be read: "):
         wait(YamlFileMemoryStore(tmp_path / "sessions").list_sessions())
     with pytest.raises(SessionError, match=r"The sessions in .*/sessions cannot be read: "):
-        session_index.info_of(tmp_path / "sessions", "2026-11-21_0d9f3c52")
+        session_index.find_info(tmp_path / "sessions", "2026-11-21_0d9f3c52")

@@ -7,7 +7,7 @@ import pytest
 from fakes.waiting import wait
 
 from ouro.memory.backend import MessageRecord, SessionHeader
-from ouro.memory.sessions.session_file import replace
+from ouro.memory.sessions.session_file import rewrite_file
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool, user
 
@@ -121,7 +121,7 @@ class TestOrder:
 
     def test_s17_a_whole_file_is_flushed_before_it_takes_the_other_s_place(self, tmp_path, calls):
         (tmp_path / ".index.yaml").write_text("old")
-        replace(tmp_path, ".index.yaml", b"new")
+        rewrite_file(tmp_path, ".index.yaml", b"new")
 
         assert calls == ["write a new file", "fsync a new file", "rename .index.yaml", f"fsync {tmp_path.name}"]
 

@@ -15,7 +15,7 @@ from memory.store_contract import EVERY_CHANGE
 
 from ouro.memory.backend import CHANGES, MessageRecord, Record, SessionHeader
 from ouro.memory.serialization import record_from
-from ouro.memory.sessions.session_file import as_record, end_of_whole, number_of, records_back, split
+from ouro.memory.sessions.session_file import find_whole_end, frame_record, number_of, read_backward, split
 from ouro.memory.sessions.session_folders import fetch_output
 from ouro.memory.sessions.session_reader import read_session
 from ouro.memory.sessions.yaml_text import load
@@ -35,7 +35,7 @@ MESSAGES = [
     tool(ToolReply("c", "read", "...\n---\nmessage: 9\n\ttabs\n", failed=True), ToolReply("d", "x", "y\n" * 9000)),
 ]
 RECORDS: list[Record] = [*(MessageRecord(number, AT, each) for number, each in enumerate(MESSAGES, 1)), *EVERY_CHANGE]
-NEXT = as_record("message: 900\nrole: user\ntext: the next one\n")
+NEXT = frame_record("message: 900\nrole: user\ntext: the next one\n")
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,8 @@ async def test_s1_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_ther
             [block.offset for block in kept],
         ), cut
         assert tail == data[end:cut], cut
-        assert end_of_whole(descriptor) == (end, data[end:cut]), cut
-        back = [record.offset async for record in records_back(BytesFile(data[:cut]), 0, end)]
+        assert find_whole_end(descriptor) == (end, data[end:cut]), cut
+        back = [record.offset async for record in read_backward(BytesFile(data[:cut]), 0, end)]
         assert back == [block.offset for block in reversed(kept)], cut
     os.close(descriptor)
 

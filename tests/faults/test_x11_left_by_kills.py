@@ -73,12 +73,12 @@ async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, t
 _WRITE = """
 import os, signal, sys
 from pathlib import Path
-from ouro.memory.sessions.session_file import replace
+from ouro.memory.sessions.session_file import rewrite_file
 from ouro.utils.files import open_folder
 from ouro.utils.text_files import save
 os.replace = lambda *_a, **_b: os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[2] == "session":
-    replace(Path(sys.argv[1]), "a.txt", b"text")
+    rewrite_file(Path(sys.argv[1]), "a.txt", b"text")
 with open_folder(Path(sys.argv[1])) as folder:
     save(folder, "a.txt", b"text", expected=None)
 """

@@ -8,7 +8,7 @@ from fakes.waiting import wait
 from ouro.importers.importer import Importer, ImportLedger, ImportResult, find_sources, usual_places
 from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader, TitleRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.short_term import sendable
+from ouro.memory.short_term import make_sendable
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Context, user
 
@@ -80,7 +80,7 @@ async def test_what_was_taken_over_can_be_listed_read_and_continued(store, home)
     for info in await store.list_sessions():
         memory = await MemoryManager.resume(store, info.id, project="/home/me/src/shop")
         sent = memory.context()
-        assert sent == sendable(sent)
+        assert sent == make_sendable(sent)
         assert sent
         await memory.add(user("and now?"))
         await memory.close()

@@ -7,13 +7,13 @@ import pytest
 from ouro.memory.backend import CompactionRecord, MessageRecord, PinRecord
 from ouro.memory.compaction import (
     compaction_limit,
-    files_listed,
-    files_section,
+    format_files,
+    parse_files,
     plan_compaction,
-    quotes,
-    smaller,
+    quote_messages,
+    scale_tokens,
 )
-from ouro.memory.short_term import kept_message, sendable
+from ouro.memory.short_term import make_sendable, strip_message
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, assistant, tool, user
 from ouro.settings import CompactionSettings
@@ -100,7 +100,7 @@ def test_a_message_that_is_too_long_is_quoted_by_beginning_and_end_and_shorter_o
     log = "START " + "x" * 90_000 + " END"
     found = plan(entries(user("Never push."), user(log), user("Use tabs."), assistant("end")), words=2_000)
     assert (found.kept, numbers(found.quoted)) == ((1, 3), [2])
-    quoted = quotes(found.quoted)
+    quoted = quote_messages(found.quoted)
     assert quoted.startswith("Message 2:\n> START xxx")
     assert "[… 88,410 characters are left out …]" in quoted
     assert quoted.endswith(" END")
@@ -125,18 +125,18 @@ def test_a_second_compaction_covers_the_first_and_keeps_what_it_kept():
 
 
 def test_the_files_of_earlier_summaries_are_carried_on_the_newest_last_and_once():
-    summary = "## Goal\nMend it.\n\n" + files_section(["- read `a.py`", "- changed `b.py`"]) + "\n\n## Plan\n- [ ] x"
-    assert files_listed(summary) == ["- read `a.py`", "- changed `b.py`"]
-    again = files_section([*files_listed(summary), "- read `a.py`", "- changed `c.py`"])
-    assert files_listed(again) == ["- changed `b.py`", "- read `a.py`", "- changed `c.py`"]
-    assert files_listed("## Rules\n- Never push.") == []
-    assert files_section([]) == ""
-    assert len(files_listed(files_section(f"- read `{n}`" for n in range(99)))) == 30
+    summary = "## Goal\nMend it.\n\n" + format_files(["- read `a.py`", "- changed `b.py`"]) + "\n\n## Plan\n- [ ] x"
+    assert parse_files(summary) == ["- read `a.py`", "- changed `b.py`"]
+    again = format_files([*parse_files(summary), "- read `a.py`", "- changed `c.py`"])
+    assert parse_files(again) == ["- changed `b.py`", "- read `a.py`", "- changed `c.py`"]
+    assert parse_files("## Rules\n- Never push.") == []
+    assert format_files([]) == ""
+    assert len(parse_files(format_files(f"- read `{n}`" for n in range(99)))) == 30
 
 
 def test_what_will_be_left_is_told_in_the_provider_s_figures():
     sent = [user("x" * 35_000)]
-    assert smaller(22_000, sent, [user("x" * 3_500)], 1_000) == 4_000
+    assert scale_tokens(22_000, sent, [user("x" * 3_500)], 1_000) == 4_000
 
 
 def any_records(rng):
@@ -207,20 +207,20 @@ def test_whatever_was_said_a_compaction_leaves_what_can_be_sent_and_keeps_what_i
         made = CompactionRecord(transcript.next_number, AT, found.covers, found.kept, f"Summary {done}.")
         transcript.take(made)
         records.append(made)
-        messages = sendable(transcript.sent())
+        messages = make_sendable(transcript.sent())
         assert messages == found.will_be_sent(made.summary, frozenset())
         assert is_sendable(messages)
         assert messages[0].role == "user"
         for entry in sent:
             if entry.number in found.kept:
-                assert kept_message(entry.message) in messages
+                assert strip_message(entry.message) in messages
         assert {entry.number for entry in found.tail} == {
             entry.number for entry in transcript.sent_entries() if entry.number not in found.kept
         }
         again = Transcript()
         for record in records:
             again.take(record)
-        assert sendable(again.sent()) == messages
+        assert make_sendable(again.sent()) == messages
 
 
 def test_the_probe_names_what_should_stay_and_is_not_sent():

@@ -8,7 +8,7 @@ from ouro.memory.backend import CostRecord, MessageRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
-from ouro.memory.transcript import title_of
+from ouro.memory.transcript import make_title
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 
@@ -108,11 +108,11 @@ async def test_the_first_words_become_the_title_and_a_user_may_change_it():
 
 
 def test_a_title_is_one_clean_line():
-    assert title_of("\x1b[31m a\tb\n\nc\u202e ") == "a b c"
-    assert title_of("I ran this in a shell:\n\n$ make -j2\nok\n") == "! make -j2"
-    assert title_of("On standard input:\n\ndiff --git a b\n\n+ x\n\nreview this\n") == "review this"
-    assert title_of("Attached files:\n\n<file>a</file>\n\nwhat is it?") == "what is it?"
-    assert title_of("x" * 99) == "x" * 60 + "…"
+    assert make_title("\x1b[31m a\tb\n\nc\u202e ") == "a b c"
+    assert make_title("I ran this in a shell:\n\n$ make -j2\nok\n") == "! make -j2"
+    assert make_title("On standard input:\n\ndiff --git a b\n\n+ x\n\nreview this\n") == "review this"
+    assert make_title("Attached files:\n\n<file>a</file>\n\nwhat is it?") == "what is it?"
+    assert make_title("x" * 99) == "x" * 60 + "…"
 
 
 async def test_what_could_not_be_saved_is_kept_and_saved_with_the_next():

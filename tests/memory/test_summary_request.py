@@ -7,9 +7,9 @@ from ouro.memory.compaction import (
     ask_for_summary,
     cut_summary,
     is_summary,
-    longest_part,
-    parts_of,
-    words_for,
+    part_limit,
+    split_messages,
+    word_limit,
 )
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, assistant, tool, user
 
@@ -44,7 +44,7 @@ def test_parts_are_lines_of_json_with_long_outputs_shortened_and_pictures_named(
         assistant("", ToolCall("1", "shell", {"command": "make"})),
         tool(ToolReply("1", "shell", "a" * 9_000)),
     ]
-    [part] = parts_of(messages, 20_000)
+    [part] = split_messages(messages, 20_000)
     first, second, third = map(json.loads, part.splitlines())
     assert first == {"role": "user", "added by ouro": "Date: today", "text": "Look.", "pictures": ["shot.png"]}
     assert second == {"role": "assistant", "calls": [{"tool": "shell", "arguments": '{"command": "make"}'}]}
@@ -52,7 +52,7 @@ def test_parts_are_lines_of_json_with_long_outputs_shortened_and_pictures_named(
 
 
 def test_what_needs_too_many_parts_loses_its_middle_and_says_so():
-    parts = parts_of([user(f"{number} " + "x" * 900) for number in range(100)], 1_000)
+    parts = split_messages([user(f"{number} " + "x" * 900) for number in range(100)], 1_000)
     assert len(parts) == MAX_STEPS
     assert '"text": "0 ' in parts[0]
     assert "left out" in parts[2]
@@ -60,10 +60,10 @@ def test_what_needs_too_many_parts_loses_its_middle_and_says_so():
 
 
 def test_a_message_longer_than_a_part_is_divided():
-    parts = parts_of([user("x" * 5_000)], 2_000)
+    parts = split_messages([user("x" * 5_000)], 2_000)
     assert [len(part) <= 2_000 for part in parts] == [True] * 3
 
 
 def test_sizes_follow_the_window():
-    assert longest_part(8_192) < 8_192 * 3.5 / 2
-    assert (words_for(8_000), words_for(10)) == (5_300, 100)
+    assert part_limit(8_192) < 8_192 * 3.5 / 2
+    assert (word_limit(8_000), word_limit(10)) == (5_300, 100)

@@ -22,7 +22,7 @@ from ouro.memory.backend import (
     TitleRecord,
 )
 from ouro.memory.message_tree import TranscriptBranch
-from ouro.memory.short_term import INTERRUPTED, compacted, sendable
+from ouro.memory.short_term import INTERRUPTED, make_sendable, replace_by_summary
 from ouro.memory.transcript import Transcript
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
 
@@ -118,7 +118,7 @@ def test_under_a_compaction_are_sent_what_it_keeps_its_summary_and_what_it_does_
     transcript = folded(*map(said, range(1, 8)), compaction(8, (1, 5), (2, 4)), said(9))
 
     sent = [*map(user, ("m6", "m7", "m9"))]
-    assert transcript.sent() == compacted([user("m2"), user("m4")], "up to 5", sent)
+    assert transcript.sent() == replace_by_summary([user("m2"), user("m4")], "up to 5", sent)
     assert texts(transcript.sent_entries()) == ["m2", "m4", "m6", "m7", "m9"]
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "m9"]
 
@@ -295,7 +295,7 @@ RECORDS = st.one_of(
 def test_whatever_was_written_the_transcript_is_sendable_and_numbers_are_names(records, is_whole):
     transcript = folded(*records, is_whole=is_whole)
     transcript.answer_open_calls()
-    sent = sendable(transcript.sent())
+    sent = make_sendable(transcript.sent())
 
     for message, following in zip(sent, (*sent[1:], None), strict=False):
         calls = [call.id for call in message.tool_calls]

@@ -12,7 +12,7 @@ from ouro.errors import UsageError
 from ouro.events import Compacted, Notice, TurnFinished
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.memory.backend import RewindRecord
-from ouro.memory.short_term import DROPPED, without_notes
+from ouro.memory.short_term import DROPPED, remove_notes
 from ouro.messages import Image, Usage, user
 from ouro.session import OpenRequest
 
@@ -202,7 +202,7 @@ async def test_rewinding_to_before_a_drop_undoes_it(repository):
 async def test_a_recalled_note_is_dropped_from_the_message_that_it_came_with():
     note, other = "| [mem_aa] (user · x) Use tabs.\n|   before: spaces\n", "| [mem_bb] (user) No.\n</memory-1>"
     context = '<memory-1 recalled="mem_aa:1 mem_bb:2">\nNotes.\n'
-    left = without_notes(user("Go.", context=context + note + other), frozenset(["mem_aa"]))
+    left = remove_notes(user("Go.", context=context + note + other), frozenset(["mem_aa"]))
     assert left == user("Go.", context=context + other)
 
 

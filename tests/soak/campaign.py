@@ -23,7 +23,7 @@ from fakes.model_server import Call, ModelServer, Reply, Request
 from fakes.waiting import wait
 
 from ouro.memory.backend import MessageRecord
-from ouro.memory.short_term import sendable
+from ouro.memory.short_term import make_sendable
 from ouro.memory.transcript import Transcript
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply
@@ -261,7 +261,7 @@ class Campaign:
         yield from (f"lost of {session}: {text[:60]!r}" for text in texts if text not in said)
         answered = {reply.call_id for message in messages for reply in message.parts_of(ToolReply)}
         yield from (f"lost of {session}: the result of {call}" for call in results if call not in answered)
-        if not _is_sendable(sendable(Transcript.of(loaded).sent())):
+        if not _is_sendable(make_sendable(Transcript.of(loaded).sent())):
             yield f"{session} cannot be sent"
         yield from (f"{session}: {notice}" for notice in loaded.notices if "cannot be read" in notice)
 

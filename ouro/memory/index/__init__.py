@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     )
     from ouro.memory.index.embeddings import (
         Embedder,
-        chosen_embedder,
+        choose_embedder,
         has_numpy,
         is_embedder_chosen,
         local_embedder,
-        made_embedder,
+        make_embedder,
         vectors_for,
     )
     from ouro.memory.index.graph import Graph
     from ouro.memory.index.index import Index, Progress, Sources
     from ouro.memory.index.lookup import Lookup
     from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of
-    from ouro.memory.index.query import findable, question_of, word_starts
+    from ouro.memory.index.query import findable, parse_query, word_starts
     from ouro.memory.index.schema import writing_alone
     from ouro.memory.index.scoring import DAYS, stem
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions

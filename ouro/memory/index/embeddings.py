@@ -160,7 +160,7 @@ class RemoteEmbedder:
         return error
 
 
-def made_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
+def make_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
     """The model of that name, else `embed` of models.yaml, else the local one; None if that is not installed.
 
     Raises:
@@ -170,10 +170,10 @@ def made_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None =
     return RemoteEmbedder(name, catalog.embeddings(name), budget) if name else local_embedder()
 
 
-def chosen_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
+def choose_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
     """The same; None also if numpy is missing or the model is not usable: search then uses words alone."""
     try:
-        return made_embedder(named, catalog, budget) if has_numpy() else None
+        return make_embedder(named, catalog, budget) if has_numpy() else None
     except NoModelError as error:
         log.warning("no vectors: %s", error)
         return None

@@ -18,7 +18,7 @@ from ouro.memory.index.query import content_hash
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
 from ouro.memory.long_term.notes.note import Note, is_core_line, is_note_name, parse_note
-from ouro.memory.sessions.session_file import opened, read_range
+from ouro.memory.sessions.session_file import open_private, read_range
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
     """Index one core file or note again. An unreadable file is skipped with a line in the log."""
     place = Path(path)
     try:
-        with opened(place.parent, place.name, os.O_RDONLY) as descriptor:
+        with open_private(place.parent, place.name, os.O_RDONLY) as descriptor:
             found = os.fstat(descriptor)
             data = read_range(descriptor, 0, min(found.st_size, MAX_FILE + 1))
     except (OSError, SessionError) as error:

@@ -72,7 +72,7 @@ def findable(text: str) -> str:
     return f"{text}\n{' '.join(parts)}" if parts else text
 
 
-def phrase(word: str) -> str:
+def quote_word(word: str) -> str:
     """A query word, quoted for SQLite; several tokens form a phrase."""
     return '"' + (word if word.isascii() else _SIGN.sub(_APART, word)) + '"'
 
@@ -118,7 +118,7 @@ MAX_PASSAGES = 60
 _BORDERS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"(?<=[.!?:;])\s"), re.compile(r"\s"))
 
 
-def passages(text: str) -> list[str]:
+def split_passages(text: str) -> list[str]:
     """`text` cut at paragraphs, else lines, sentences, words, into pieces of at most `MAX_PASSAGE` characters."""
     text = text.strip()
     found: list[str] = []
@@ -183,7 +183,7 @@ class ParsedQuery(msgspec.Struct, frozen=True):
     """The query from the speaker's point of view, for vectors."""
 
 
-def question_of(text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None) -> ParsedQuery:
+def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None) -> ParsedQuery:
     """Parse a query. Partial or relative days mean the last such days before `today`."""
     speaker = _speaker(text, speakers)
     names = {word.lower() for name in speakers for word in _WORD.findall(name)}
@@ -219,12 +219,12 @@ def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], s
     lowered = text.lower()
     spans: list[tuple[date, date]] = []
     for found in _ISO.finditer(lowered):
-        spans += _calendar(int(found[1]), int(found[2]), int(found[3] or 0))
+        spans += _calendar_span(int(found[1]), int(found[2]), int(found[3] or 0))
     for found in _NAMED.finditer(lowered):
         if found["month"] not in ("may", "march") or _SAID_AS_A_MONTH.search(lowered):
             spans += _named(found, today)
     if not spans and (year := _YEAR.search(lowered)):
-        spans += _calendar(int(year[1]), 0, 0)
+        spans += _calendar_span(int(year[1]), 0, 0)
     if today:
         spans += _relative(lowered, today)
     rest = _NAMED.sub(" ", _ISO.sub(" ", lowered)) if spans else lowered
@@ -235,13 +235,13 @@ def _named(found: re.Match[str], today: date | None) -> list[tuple[date, date]]:
     month = next(number for number, name in enumerate(_MONTHS, 1) if name.startswith(found["month"][:3]))
     day = int(found["day"] or found["first"] or 0)
     if found["year"]:
-        return _calendar(int(found["year"]), month, day)
+        return _calendar_span(int(found["year"]), month, day)
     if today is None:
         return []
-    return _calendar(today.year - ((month, day) > (today.month, today.day)), month, day)
+    return _calendar_span(today.year - ((month, day) > (today.month, today.day)), month, day)
 
 
-def _calendar(year: int, month: int, day: int) -> list[tuple[date, date]]:
+def _calendar_span(year: int, month: int, day: int) -> list[tuple[date, date]]:
     """The span of a year, month or day (0: all); None for a date that does not exist."""
     try:
         if day:

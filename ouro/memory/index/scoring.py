@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from ouro.memory.index.query import ParsedQuery, phrase
+from ouro.memory.index.query import ParsedQuery, quote_word
 from ouro.memory.index.schema import SHIFT
 from ouro.utils.late_pattern import late_pattern
 
@@ -151,7 +151,7 @@ def _near(ids: Sequence[int]) -> dict[int, float]:
 
 
 def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], within: PassageRange) -> _Places:
-    question = " OR ".join(map(phrase, forms))
+    question = " OR ".join(map(quote_word, forms))
     rows = database.execute(
         f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND {within.condition}"
         " ORDER BY rowid DESC LIMIT ?",

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError
 from ouro.memory.index.index import Index
-from ouro.memory.index.query import SPEAKERS, ParsedQuery, findable, phrase, question_of
+from ouro.memory.index.query import SPEAKERS, ParsedQuery, findable, parse_query, quote_word
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.scoring import (
     DAYS,
@@ -146,7 +146,7 @@ class Search:
         If the embedding model does not answer, words alone decide.
         """
         wanted = wanted or SearchFilter()
-        question = question_of(query, self._speakers, today or datetime.now(UTC).date())
+        question = parse_query(query, self._speakers, today or datetime.now(UTC).date())
         kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
         compared = {_COMPARED[kind] for kind in kinds & _COMPARED.keys()}
         vectors, vector = self.vectors if self.vectors and self.vectors.exist(compared) else None, None
@@ -386,7 +386,7 @@ def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHi
     found = re.findall(r"\w+", words)
     if not found:
         return []
-    question = " ".join(map(phrase, found)) + "*"
+    question = " ".join(map(quote_word, found)) + "*"
     hits: dict[str, SessionHit] = {}
     with index.reading() as database:
         rows = database.execute(

@@ -12,12 +12,12 @@ import msgspec
 
 from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, TitleRecord
-from ouro.memory.index.query import content_hash, passages
+from ouro.memory.index.query import content_hash, split_passages
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import header_from
-from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, kind_of, opened, read_range, read_records
-from ouro.memory.sessions.session_reader import parsed_record
+from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, kind_of, open_private, read_range, read_records
+from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.log import log
@@ -86,7 +86,7 @@ def remove_session(database: sqlite3.Connection, folder: str) -> bool:
 def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> bool:
     """Index the next portion of a session; returns whether more is left. An unreadable file is skipped, and logged."""
     try:
-        with opened(root / folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        with open_private(root / folder, FILE_NAME, os.O_RDONLY) as descriptor:
             return _feed(database, folder, descriptor)
     except (OSError, SessionError, BadYamlError, BadRecordError) as error:
         log.warning("the session in %s is not searched: %s", root / folder, error)
@@ -146,7 +146,7 @@ _INDEXED = ("message", "title", "summary", "model")
 
 
 def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
-    record = parsed_record(block) if kind_of(block) in _INDEXED else None  # opening the session reports a damaged one
+    record = parse_record(block) if kind_of(block) in _INDEXED else None  # opening the session reports a damaged one
     match record:
         case MessageRecord(number, at, message):
             session.messages += 1
@@ -166,7 +166,7 @@ def add_words(
     database: sqlite3.Connection, session: IndexedSession, number: int, role: str, at: str, text: str
 ) -> None:
     start = (session.seq << SHIFT) + session.passages + 1
-    found = passages(text)[: _MAX_PLACES - session.passages]
+    found = split_passages(text)[: _MAX_PLACES - session.passages]
     session.passages += len(found)
     rows = [(place, session.seq, number, role, at, part, content_hash(part)) for place, part in enumerate(found, start)]
     database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)

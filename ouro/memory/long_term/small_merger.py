@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.index import question_of, stem, word_starts
+from ouro.memory.index import parse_query, stem, word_starts
 from ouro.memory.long_term.entries import plain
 from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line
@@ -90,7 +90,7 @@ def _is_swapped(text: str, other: str) -> bool:
 
     Neighbours may: `passwords are hashed`, `hash passwords`.
     """
-    orders = ([stem(forms[0]) for forms in question_of(words).words] for words in (text, other))
+    orders = ([stem(forms[0]) for forms in parse_query(words).words] for words in (text, other))
     differing = [(place, pair) for place, pair in enumerate(zip_longest(*orders)) if pair[0] != pair[1]]
     if len(differing) != 2:
         return False

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import takewhile
 from typing import TypeVar
 
-from ouro.memory.index import question_of, stem
+from ouro.memory.index import parse_query, stem
 from ouro.memory.long_term.entries import MemoryEntry
 from ouro.memory.long_term.notes.note import Note
 from ouro.utils.late_pattern import late_pattern
@@ -231,7 +231,7 @@ def subject_words(text: str) -> frozenset[str]:
 
 def _subject(text: str) -> list[str]:
     """The stems of the words of a statement without cues, in order."""
-    stems = (stem(forms[0]) for forms in question_of(strip_introduction(text)).words)
+    stems = (stem(forms[0]) for forms in parse_query(strip_introduction(text)).words)
     return [word for word in stems if word not in _CUE_STEMS]
 
 

@@ -13,10 +13,10 @@ from ouro.memory.sessions.session_file import (
     FILE_NAME,
     RawRecord,
     number_of,
-    opened,
+    open_private,
     read_file,
     read_range,
-    replace,
+    rewrite_file,
     save_beside,
     split,
 )
@@ -36,7 +36,7 @@ class OpenFile:
         self._folder = folder
         self._size = 0
         self._tail = b""
-        with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             self._descriptor = os.dup(descriptor)  # the bytes can be read as long as it is open, whatever has its name
         self.take(self._descriptor)
 
@@ -73,7 +73,7 @@ class OpenFile:
         else:
             data = header + _before(found, records) + b"".join(map(encode, records))
         beside = None if data.startswith(found) else save_beside(self._folder, "found", found)
-        replace(self._folder, FILE_NAME, data)
+        rewrite_file(self._folder, FILE_NAME, data)
         return beside
 
     def close(self) -> None:

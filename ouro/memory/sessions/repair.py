@@ -18,7 +18,7 @@ from ouro.memory.sessions.session_file import (
     RawRecord,
     number_of,
     read_file,
-    replace,
+    rewrite_file,
     save_beside,
     split,
 )
@@ -58,7 +58,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     if is_new:
         report.append("The header was lost. A new one was made.")
     good = [sound for _, sound in found if sound is not None]
-    replace(folder, FILE_NAME, header + b"".join(START + sound.strip(b"\n") + END for sound in good))
+    rewrite_file(folder, FILE_NAME, header + b"".join(START + sound.strip(b"\n") + END for sound in good))
     return (*report, f"Kept {plural(len(good), 'record')}.")
 
 
@@ -115,7 +115,7 @@ def number_messages(folder: Path, records: Sequence[RawRecord], first: int) -> N
         new = _with_number(old, number)
         if number_of(split(new)[0][0]) == number:
             data = data[: record.offset] + new + data[record.offset + record.size :]
-    replace(folder, FILE_NAME, data)
+    rewrite_file(folder, FILE_NAME, data)
 
 
 def _with_number(record: bytes, number: int) -> bytes:

@@ -26,8 +26,8 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.message_tree import is_turn
-from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
-from ouro.memory.sessions.session_reader import parsed_record
+from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, open_private, read_range, split
+from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context
 from ouro.utils.git import same_project
@@ -273,7 +273,7 @@ def _first_words(whole: WholeSession) -> str:
 def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]) -> SessionHit | None:
     """The last message with all the words, by the user or the model; of a very long file only the end is read."""
     try:
-        with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             size = os.fstat(descriptor).st_size
             data = read_range(descriptor, max(0, size - _SEARCHED), size)
     except (OSError, SessionError):
@@ -306,7 +306,7 @@ def _snippet(text: bytes, found: re.Match[bytes]) -> str:
 
 def _spoken_in(block: RawRecord) -> MessageRecord | None:
     """The message in a record, if it is one of the user or the model and has text."""
-    record = parsed_record(block) if _SPOKEN.search(block.data) else None
+    record = parse_record(block) if _SPOKEN.search(block.data) else None
     return record if isinstance(record, MessageRecord) and record.message.text.strip() else None
 
 

@@ -152,7 +152,7 @@ def _open_checked(folder: Path, name: str, flags: int) -> int:
 
 
 @contextmanager
-def opened(folder: Path, name: str, flags: int) -> Iterator[int]:
+def open_private(folder: Path, name: str, flags: int) -> Iterator[int]:
     """The same, closed at the end of the block. Blocks."""
     descriptor = _open_checked(folder, name, flags)
     try:
@@ -171,7 +171,7 @@ async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
         yield file
 
 
-def as_record(text: str) -> bytes:
+def frame_record(text: str) -> bytes:
     return START + text.encode() + END[1:]
 
 
@@ -234,7 +234,7 @@ def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
     size = os.fstat(descriptor).st_size
     if size == 0 or os.pread(descriptor, len(END), max(0, size - len(END))) == END:
         return None
-    start, tail = end_of_whole(descriptor)
+    start, tail = find_whole_end(descriptor)
     if not tail:
         return None
     saved = save_beside(folder, "torn", tail)
@@ -243,7 +243,7 @@ def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
     return saved
 
 
-def end_of_whole(descriptor: int) -> tuple[int, bytes]:
+def find_whole_end(descriptor: int) -> tuple[int, bytes]:
     """The offset where the last whole record ends, and the tail without an end mark (usually empty). Blocks."""
     size = os.fstat(descriptor).st_size
     reach = 1 << 16
@@ -259,7 +259,7 @@ def end_of_whole(descriptor: int) -> tuple[int, bytes]:
         reach *= 8
 
 
-async def records_back(file: AsyncFileIO, begin: int, end: int) -> AsyncIterator[RawRecord]:
+async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterator[RawRecord]:
     """Yield the records between two record borders, last one first. Reads no more than is consumed, plus a window."""
     reach, carried = _FIRST_WINDOW, b""
     while end > begin:
@@ -282,7 +282,7 @@ def _first_whole(data: bytes) -> int | None:
     return found.end() if found else None
 
 
-async def record_at(file: AsyncFileIO, place: int) -> RawRecord | None:
+async def read_record_at(file: AsyncFileIO, place: int) -> RawRecord | None:
     """The record that begins at an offset; None where none does."""
     if place > 0 and await read_at(file, place - 1, place) != b"\n":
         return None
@@ -313,7 +313,7 @@ def save_beside(folder: Path, ending: str, data: bytes) -> Path:
     while True:
         name = f"session-{number}.{ending}"
         try:
-            with opened(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            with open_private(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
                 _write_all(descriptor, data)
                 os.fsync(descriptor)
         except FileExistsError:
@@ -323,8 +323,8 @@ def save_beside(folder: Path, ending: str, data: bytes) -> Path:
         return folder / name
 
 
-def replace(folder: Path, name: str, data: bytes) -> None:
-    """Replace a whole file, on disk when this returns. Raises as `opened`."""
+def rewrite_file(folder: Path, name: str, data: bytes) -> None:
+    """Replace a whole file, on disk when this returns. Raises as `open_private`."""
     place = _open_folder(folder)
     note_written_dir(place)  # an old session that is resumed is not among those that are swept
     try:
@@ -343,8 +343,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_file(folder: Path, name: str = FILE_NAME) -> bytes:
-    """A whole file, under the checks of `opened`. Blocks."""
-    with opened(folder, name, os.O_RDONLY) as descriptor:
+    """A whole file, under the checks of `open_private`. Blocks."""
+    with open_private(folder, name, os.O_RDONLY) as descriptor:
         return read_range(descriptor, 0, os.fstat(descriptor).st_size)
 
 

@@ -19,10 +19,10 @@ from ouro.memory.sessions.session_file import (
     FILE_NAME,
     LOCK_NAME,
     SessionLock,
-    opened,
+    open_private,
     read_file,
     read_range,
-    replace,
+    rewrite_file,
     split,
     sync_folder,
 )
@@ -239,7 +239,7 @@ def fetch_output(folder: Path, name: str) -> bytes:
     if found is None:
         raise FileNotFoundError(name)
     try:
-        with opened(folder / OUTPUTS, found[1], os.O_RDONLY) as descriptor:
+        with open_private(folder / OUTPUTS, found[1], os.O_RDONLY) as descriptor:
             return read_range(descriptor, 0, min(_MAX_OUTPUT, os.fstat(descriptor).st_size))
     except SessionError as error:
         raise FileNotFoundError(name) from error
@@ -256,7 +256,7 @@ def write_output(folder: Path, name: str, data: bytes) -> str:
         place.mkdir(mode=0o700, exist_ok=True)
         sync_folder(folder)
     if not (folder / name).exists():
-        replace(place, (folder / name).name, data)
+        rewrite_file(place, (folder / name).name, data)
     return name
 
 
@@ -269,12 +269,12 @@ def link_outputs(source: Path, target: Path) -> None:
         return
     (target / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
     for name in names:
-        with suppress(SessionError), opened(source / OUTPUTS, name, os.O_RDONLY) as descriptor:
+        with suppress(SessionError), open_private(source / OUTPUTS, name, os.O_RDONLY) as descriptor:
             # Outputs are never written to again: a link is a copy.
             try:
                 (target / OUTPUTS / name).hardlink_to(source / OUTPUTS / name)
             except OSError:
-                replace(target / OUTPUTS, name, read_range(descriptor, 0, os.fstat(descriptor).st_size))
+                rewrite_file(target / OUTPUTS, name, read_range(descriptor, 0, os.fstat(descriptor).st_size))
     sync_folder(target / OUTPUTS)
 
 
@@ -291,7 +291,7 @@ def _is_alive(name: str) -> bool:
 def _id_of(folder: Path) -> str:
     """The id in a session's header; empty where it cannot be read."""
     try:
-        with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             blocks, _ = split(read_range(descriptor, 0, 1 << 14))
         return header_from(load(blocks[0].data)).id if blocks else ""
     except (OSError, SessionError, BadYamlError, BadRecordError):

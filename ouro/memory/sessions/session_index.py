@@ -38,14 +38,14 @@ from ouro.memory.sessions.session_file import (
     is_message,
     kind_of,
     number_of,
-    opened,
+    open_private,
     read_file,
     read_range,
-    replace,
+    rewrite_file,
     split,
 )
 from ouro.memory.sessions.session_folders import is_named_after, not_a_folder, session_files
-from ouro.memory.sessions.session_reader import parsed_record
+from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Usage
@@ -142,10 +142,10 @@ def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> 
     size, error, read = found.st_size, "", 0
     tally = SessionTally(folder.name)
     try:
-        with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             if known is not None and size > _ALWAYS_WHOLE and _has_grown(descriptor, known, size):
                 tally, read = SessionTally(folder.name, known.info), known.read
-            read = _look(tally, descriptor, read, size)
+            read = _tally_records(tally, descriptor, read, size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as caught:
         error, read = f"[cannot be read: {clean(str(caught)).splitlines()[0]}]", 0  # the next time from its start
     info = tally.info(size)
@@ -159,11 +159,11 @@ def _has_grown(descriptor: int, known: SessionSurvey, size: int) -> bool:
     return known.read <= size and os.pread(descriptor, len(END), max(0, known.read - len(END))) == END
 
 
-def _look(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
+def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
     """Count the records from `begin` on; returns up to where the file was read. Raises OSError and BadRecordError."""
     if size - begin > _READ_AT_ONCE:  # of a file of gigabytes only the start and the end, to keep lists fast
         for block in split(read_range(descriptor, 0, _EDGE))[0]:
-            _take(tally, block)
+            _tally_record(tally, block)
         begin = size - _EDGE
         first = next(filter(None, map(number_of, split(read_range(descriptor, begin, size))[0])), 1)
         tally.skip_to(first - 1)
@@ -171,7 +171,7 @@ def _look(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
         data = read_range(descriptor, begin, min(size, begin + _WINDOW))
         blocks, _ = split(data)
         for block in blocks:
-            _take(tally, block)
+            _tally_record(tally, block)
         if not blocks and (begin + len(data) >= size or not data):
             break
         # A record without an end in a whole window is too long to be read.
@@ -181,13 +181,13 @@ def _look(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
     return begin
 
 
-def _take(tally: SessionTally, block: RawRecord) -> None:
+def _tally_record(tally: SessionTally, block: RawRecord) -> None:
     """Count a record. Messages are not parsed: YAML is slow."""
     kind = kind_of(block)
     if kind == "session" and not tally.has_header:
         tally.take_header(header_from(load(block.data)))
     elif kind in _OTHERS:
-        if (record := parsed_record(block)) is not None:  # opening the session reports what cannot be read
+        if (record := parse_record(block)) is not None:  # opening the session reports what cannot be read
             tally.take(record)
     elif is_message(block):
         at, usage, model = (pattern.search(block.data) for pattern in (_AT, _USAGE, _MODEL))
@@ -211,7 +211,7 @@ def _number(value: bytes) -> float | None:
         return None
 
 
-def entries(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
+def update_index(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
     """The current entry of each session below `root`; updates the index if it is writable.
 
     Args:
@@ -236,7 +236,7 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
     return list(current.values())
 
 
-def info_of(root: Path, folder: str) -> SessionInfo | None:
+def find_info(root: Path, folder: str) -> SessionInfo | None:
     """The current entry of a session; None if it does not exist. Raises SessionError: `root` is not a folder."""
     try:
         found = (root / folder / FILE_NAME).lstat()
@@ -254,10 +254,11 @@ def _is_current(survey: SessionSurvey, found: os.stat_result) -> bool:
     return survey.mtime == found.st_mtime_ns and survey.info.size == found.st_size
 
 
-def infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
+def list_infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
     """The sessions with messages, last used first."""
     with _no_collecting():
-        found = [entry.info for entry in entries(root, progress=progress) if entry.info.messages or entry.info.title]
+        surveys = update_index(root, progress=progress)
+        found = [entry.info for entry in surveys if entry.info.messages or entry.info.title]
     ordered = _with_unique_ids(found)[::-1]  # at equal times, the last by name comes first
     ordered.sort(key=attrgetter("updated_at"), reverse=True)
     return ordered
@@ -275,10 +276,12 @@ def _with_unique_ids(found: list[SessionInfo]) -> list[SessionInfo]:
         if is_named_after(item.folder, item.id):
             firsts.setdefault(item.id, item.folder)
     counts = Counter(item.id for item in found)
-    return [item if counts[item.id] == 1 or firsts.get(item.id) == item.folder else as_copy(item) for item in found]
+    return [
+        info if counts[info.id] == 1 or firsts.get(info.id) == info.folder else mark_as_copy(info) for info in found
+    ]
 
 
-def as_copy(info: SessionInfo) -> SessionInfo:
+def mark_as_copy(info: SessionInfo) -> SessionInfo:
     title = f"{info.title} [{info.folder}]".lstrip()
     return msgspec.structs.replace(info, id=info.folder, fork_of=info.id, title=title, spent=())
 
@@ -323,7 +326,7 @@ def _write(root: Path, current: dict[str, SessionSurvey]) -> None:
     encode = msgspec.json.Encoder().encode
     lines = b",\n".join(encode(item) for item in current.values())
     try:
-        replace(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
+        rewrite_file(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
     except (OSError, SessionError):
         # The folder is not writable: the next list reads the files again.
         return

@@ -42,17 +42,17 @@ from ouro.memory.serialization import (
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     RawRecord,
-    end_of_whole,
+    find_whole_end,
     is_message,
     kind_of,
     number_of,
+    open_private,
     open_session_file,
-    opened,
     read_at,
+    read_backward,
     read_range,
+    read_record_at,
     read_records,
-    record_at,
-    records_back,
     split,
 )
 from ouro.memory.sessions.session_folders import fetch_output
@@ -102,12 +102,12 @@ class _Findings(msgspec.Struct):
             more = f" and {len(self.missing) - _MAX_NOTICES} more" if len(self.missing) > _MAX_NOTICES else ""
             lines.append(f"Images or outputs of {path} are missing: {names}{more}. The model gets a note instead.")
         if self.kinds:
-            lines.append(f"Skipped records of a newer ouro: {_listed(self.kinds)}.")
+            lines.append(f"Skipped records of a newer ouro: {_join_counts(self.kinds)}.")
         if self.fields:
-            lines.append(f"Skipped unknown fields: {_listed(self.fields)}.")
+            lines.append(f"Skipped unknown fields: {_join_counts(self.fields)}.")
         if self.mended:
             lines.append(
-                f"Values of a wrong type in {path} were converted or left out: {_listed(self.mended)}."
+                f"Values of a wrong type in {path} were converted or left out: {_join_counts(self.mended)}."
                 " `ouro sessions repair` corrects the file."
             )
         return lines
@@ -121,28 +121,28 @@ async def read_session(folder: Path, reach: Reach = "whole") -> ParsedSession:
         SessionError: the file belongs to another user, or is not a regular file.
         OSError: the file cannot be read.
     """
-    async with _opened(folder) as reader:
+    async with _open_reader(folder) as reader:
         return await reader.read(reach)
 
 
 async def read_page(folder: Path, place: int, count: int) -> RecordPage:
     """Read the `count` messages of the transcript before an offset. Raises as `read_session`."""
-    async with _opened(folder) as reader:
+    async with _open_reader(folder) as reader:
         return await reader.page(place, count)
 
 
 @asynccontextmanager
-async def _opened(folder: Path) -> AsyncIterator[_SessionReader]:
+async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
     async with open_session_file(folder) as file:
-        first, header = await asyncio.to_thread(first_record, file.fileno(), folder / FILE_NAME)
-        end, tail = await asyncio.to_thread(end_of_whole, file.fileno())
+        first, header = await asyncio.to_thread(read_first_record, file.fileno(), folder / FILE_NAME)
+        end, tail = await asyncio.to_thread(find_whole_end, file.fileno())
         yield _SessionReader(folder, file, header, (first.offset + first.size, end), tail)
 
 
 def read_header(folder: Path) -> SessionHeader:
     """Blocks."""
-    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        return first_record(descriptor, folder / FILE_NAME)[1]
+    with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        return read_first_record(descriptor, folder / FILE_NAME)[1]
 
 
 def refuse_newer(folder: Path) -> None:
@@ -150,7 +150,7 @@ def refuse_newer(folder: Path) -> None:
 
     The format is looked for in the bytes: the header of a newer ouro may be one that this one cannot read.
     """
-    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+    with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         records, _ = split(read_range(descriptor, 0, _HEADER_WITHIN))
     found = _FORMAT.search(records[0].data) if records and kind_of(records[0]) == "session" else None
     if found and (not found[1].isdigit() or int(found[1]) > FORMAT):
@@ -159,13 +159,13 @@ def refuse_newer(folder: Path) -> None:
         raise SessionDamaged(message, "Update ouro.")
 
 
-def all_records(folder: Path) -> Iterator[Record]:
+def read_all_records(folder: Path) -> Iterator[Record]:
     """Every record after the header, oldest first; those that cannot be read are skipped. Blocks."""
     fetch = partial(fetch_output, folder)
-    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+    with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         sources = read_records(descriptor, 0, os.fstat(descriptor).st_size, window=4 << 20)
         next(sources, None)
-        yield from (record for source in sources if (record := parsed_record(source, fetch)) is not None)
+        yield from (record for source in sources if (record := parse_record(source, fetch)) is not None)
 
 
 def is_readable(record: RawRecord, folder: Path) -> bool:
@@ -184,7 +184,7 @@ def read_record(record: RawRecord, folder: Path) -> ReadRecord:
     return record_from(_data(record), partial(fetch_output, folder))
 
 
-def parsed_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record | None:
+def parse_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record | None:
     """The parsed record; None where it cannot be read. Blocks."""
     try:
         return record_from(_data(record), fetch).record
@@ -211,15 +211,15 @@ class _SessionReader:
         if reach == "whole":
             return await self._read_all()
         max_bytes = MAX_SHOWN if reach == "screen" else MAX_SENT
-        found = await _find_context(records_back(self._file, self._begin, self._end), max_bytes)
+        found = await _find_context(read_backward(self._file, self._begin, self._end), max_bytes)
         return await self._read_all() if found.is_lost else await self._read_context(found, reach)
 
     async def page(self, place: int, count: int) -> RecordPage:
         if place == self._begin:
             return RecordPage((), 0)
-        if not self._begin < place <= self._end or await record_at(self._file, place) is None:
+        if not self._begin < place <= self._end or await read_record_at(self._file, place) is None:
             raise SessionDamaged(f"{self._path} was changed by another program.", "Resume the session again.")
-        sources, begin = await _find_page(records_back(self._file, self._begin, place), count)
+        sources, begin = await _find_page(read_backward(self._file, self._begin, place), count)
         return RecordPage(await asyncio.to_thread(self._parse, sources), begin)
 
     async def _read_all(self) -> ParsedSession:
@@ -273,7 +273,7 @@ class _SessionReader:
         found: dict[int, RawRecord] = {}
         for number in wanted:
             offset = context.source.offset - places.get(number, 0)
-            record = await record_at(self._file, offset) if number in places else None
+            record = await read_record_at(self._file, offset) if number in places else None
             if record is not None and number_of(record) == number and is_message(record):
                 found[number] = record
         if len(found) < len(wanted):
@@ -282,7 +282,7 @@ class _SessionReader:
 
     async def _scan(self, wanted: set[int], end: int) -> dict[int, RawRecord]:
         found: dict[int, RawRecord] = {}
-        async for record in records_back(self._file, self._begin, end):
+        async for record in read_backward(self._file, self._begin, end):
             number = number_of(record)
             if number in wanted and number not in found and is_message(record):
                 found[number] = record
@@ -316,7 +316,7 @@ class _SessionReader:
         return tuple(records)
 
 
-def first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
+def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
     records = split(read_range(descriptor, 0, 1 << 12))[0] or split(read_range(descriptor, 0, _HEADER_WITHIN))[0]
     if not records:
         raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)
@@ -334,7 +334,7 @@ def _data(record: RawRecord) -> object:
     return load(record.data)
 
 
-def _listed(names: Counter[str]) -> str:
+def _join_counts(names: Counter[str]) -> str:
     return ", ".join(f"{count} × `{name[:40]}`" for name, count in sorted(names.items()))
 
 
@@ -349,10 +349,10 @@ class _Step(msgspec.Struct, frozen=True):
     """Shown between messages; does not change what is sent."""
 
 
-def _step(record: RawRecord) -> _Step:
+def _classify(record: RawRecord) -> _Step:
     kind = kind_of(record)
     if kind in ("compaction", "drop", "rewind"):
-        change = parsed_record(record)
+        change = parse_record(record)
         return _Step(record, number_of(record) if change is not None else 0, change)
     if kind not in CHANGES and is_message(record):
         return _Step(record, number_of(record), is_message=True)
@@ -385,7 +385,7 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
     messages = size = branch_size = 0
     reaches_covered = False
     async for record in records:
-        step = _step(record)
+        step = _classify(record)
         if target is not None and (step.number != target or not step.number):
             # A branch is loaded, so that it can be listed and restored, unless it costs more than the transcript.
             branch_size += record.size * step.is_message
@@ -422,7 +422,7 @@ async def _find_page(records: AsyncIterator[RawRecord], count: int) -> tuple[lis
     rewind: RawRecord | None = None  # the last rewind; shown only where it left messages behind
     markers: list[RawRecord] = []  # that follow the target, as far as read
     async for record in records:
-        step = _step(record)
+        step = _classify(record)
         if target is not None and (step.number != target or not step.number):
             if rewind is not None and step.is_message:
                 found.append(rewind)

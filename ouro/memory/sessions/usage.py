@@ -112,7 +112,7 @@ def today() -> str:
     return day_of(timestamp())
 
 
-def periods_of(
+def sum_periods(
     sessions: Iterable[SessionInfo], beside: Iterable[DailyUsage], day: str, session_id: str = ""
 ) -> tuple[UsagePeriod, ...]:
     """The usage of a session (if given), of a day, of its month, and of all time.

@@ -46,7 +46,7 @@ class BadYamlError(ValueError):
 # Writing
 
 
-def cleaned(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """`text` with U+FFFD for each lone surrogate, which YAML cannot hold."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
@@ -124,7 +124,7 @@ def _sum_widths(items: Sequence[Any]) -> int:
 
 
 def _string_lines(text: str, pad: str) -> list[str]:
-    text = cleaned(text)
+    text = replace_surrogates(text)
     if "\n" not in text:
         return [" " + _scalar(text)]
     if _NOT_PRINTABLE.search(text):
@@ -140,7 +140,7 @@ def _string_lines(text: str, pad: str) -> list[str]:
 
 def _quoted_lines(text: str, pad: str) -> list[str]:
     """A string that a literal block cannot hold: quoted, still one line for each of its own."""
-    first, *rest = [_escaped(line) for line in text.split("\n")]
+    first, *rest = [_escape(line) for line in text.split("\n")]
     rest = [pad + ("\\" if line.startswith(" ") else "") + line for line in rest]
     lines = [f' "{first}', *rest]
     return [line + "\\n\\" for line in lines[:-1]] + [lines[-1] + '"']
@@ -148,10 +148,10 @@ def _quoted_lines(text: str, pad: str) -> list[str]:
 
 def _scalar(value: Any) -> str:
     if isinstance(value, str):
-        text = cleaned(value)
+        text = replace_surrogates(value)
         if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_WITH_A_MEANING and len(text) < 200:
             return text
-        return f'"{_escaped(text)}"'
+        return f'"{_escape(text)}"'
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -171,7 +171,7 @@ def _float_text(value: float) -> str:
     return mantissa + (".0" if e and "." not in mantissa else "") + e + exponent
 
 
-def _escaped(line: str) -> str:
+def _escape(line: str) -> str:
     text = json.dumps(line, ensure_ascii=False)[1:-1]
     if text.isascii() and "\x7f" not in text:
         return text
@@ -193,7 +193,7 @@ def load(text: bytes) -> Any:
 
     parser = yaml.CSafeLoader(text)
     try:
-        return _build(parser, yaml)
+        return _build_value(parser, yaml)
     except yaml.YAMLError as error:
         raise BadYamlError(_reason(error)) from error
     except (ValueError, RecursionError) as error:
@@ -204,7 +204,7 @@ def load(text: bytes) -> Any:
         parser.dispose()
 
 
-def _build(parser: Any, yaml: Any) -> Any:
+def _build_value(parser: Any, yaml: Any) -> Any:
     get = parser.get_event
     get(), get()  # the starts of stream and document
     root: list[Any] = []
@@ -216,12 +216,12 @@ def _build(parser: Any, yaml: Any) -> Any:
         kind = type(event)
         if kind is yaml.ScalarEvent:
             if event.anchor is not None or event.tag is not None:
-                raise _distrust(event, "an anchor or a tag")
-            add(event.value if event.style else _resolved(event))
+                raise _refuse(event, "an anchor or a tag")
+            add(event.value if event.style else _resolve(event))
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
             depth += 1
             if event.anchor is not None or event.tag is not None or depth > MAX_DEPTH:
-                raise _distrust(event, "an anchor, a tag or over 64 levels")
+                raise _refuse(event, "an anchor, a tag or over 64 levels")
             outer.append((add, kind is yaml.MappingStartEvent))
             held: list[Any] = []
             add = held.append
@@ -230,9 +230,9 @@ def _build(parser: Any, yaml: Any) -> Any:
             depth -= 1
             held = outer.pop()
             add, is_mapping = outer.pop()
-            add(_paired(held, event) if is_mapping else held)
+            add(_make_mapping(held, event) if is_mapping else held)
         elif kind is yaml.AliasEvent:
-            raise _distrust(event, "an alias")
+            raise _refuse(event, "an alias")
         else:
             break
     if not root or type(get()) is not yaml.StreamEndEvent:
@@ -240,17 +240,17 @@ def _build(parser: Any, yaml: Any) -> Any:
     return root[0]
 
 
-def _paired(held: list[Any], event: Any) -> dict[str, Any]:
+def _make_mapping(held: list[Any], event: Any) -> dict[str, Any]:
     keys = held[::2]
     if not all(isinstance(key, str) for key in keys):
-        raise _distrust(event, "a key that is not a word")
+        raise _refuse(event, "a key that is not a word")
     made = dict(zip(keys, held[1::2], strict=True))
     if len(made) != len(keys):
-        raise _distrust(event, "a key that comes twice")
+        raise _refuse(event, "a key that comes twice")
     return made
 
 
-def _resolved(event: Any) -> Any:
+def _resolve(event: Any) -> Any:
     text: str = event.value
     if text[:1].isalpha() and text not in _CONSTANTS:
         return text
@@ -258,14 +258,14 @@ def _resolved(event: Any) -> Any:
         return _CONSTANTS[text]
     if _INTEGER.fullmatch(text):
         if len(text) > MAX_DIGITS:
-            raise _distrust(event, "a number of over 100 digits")
+            raise _refuse(event, "a number of over 100 digits")
         return int(text)
     if text in _SPECIAL_FLOATS:
         return _SPECIAL_FLOATS[text]
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def _distrust(event: Any, what: str) -> BadYamlError:
+def _refuse(event: Any, what: str) -> BadYamlError:
     return BadYamlError(f"line {event.start_mark.line + 1}: {what}, which ouro never writes and does not read")
 
 

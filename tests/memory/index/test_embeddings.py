@@ -21,7 +21,7 @@ from ouro.memory.index import (
     Search,
     SearchFilter,
     Sources,
-    chosen_embedder,
+    choose_embedder,
     embeddings,
     local_embedder,
     vectors_for,
@@ -331,13 +331,13 @@ def test_a_model_that_gives_no_vectors_leaves_words_alone(home, caplog):
     models = home / ".ouro" / "models.yaml"
     models.write_text("models:\n  anthropic/claude-sonnet-5: {api_key: k}\nembed: anthropic/claude-sonnet-5\n")
     models.chmod(0o600)
-    assert chosen_embedder("", Catalog.from_files()) is None
+    assert choose_embedder("", Catalog.from_files()) is None
     assert "cannot give vectors" in caplog.text
 
 
 @needs_weights
 def test_the_weights_are_in_memory_once_however_many_sessions_there_are():
-    assert chosen_embedder("", Catalog({}, {})) is chosen_embedder("", Catalog({}, {}))
+    assert choose_embedder("", Catalog({}, {})) is choose_embedder("", Catalog({}, {}))
 
 
 async def test_the_notes_of_a_session_with_one_turn_get_their_vectors_when_it_is_closed(tmp_path):

@@ -17,7 +17,7 @@ from ouro.memory.index import (
     Sources,
     answers,
     measure_answers,
-    question_of,
+    parse_query,
 )
 from ouro.memory.index.benchmark import SearchAnswer
 from ouro.memory.index.scoring import MAX_PLACES, PassageRange, word_scores
@@ -147,16 +147,16 @@ def test_no_question_is_an_error(search, query):
     ],
 )
 def test_days_are_understood(text, days):
-    assert list(question_of(text, today=TODAY).days) == days
+    assert list(parse_query(text, today=TODAY).days) == days
 
 
 def test_who_is_asked_for_is_understood():
-    assert question_of("what did I say").speaker == "user"
-    assert question_of("what did you suggest for api.py").spoken == "what did I suggest for api.py"
-    assert question_of("what did you tell me").speaker == ""
-    named = question_of("Where is Ann's dog?", ("Ann", "Bob"))
+    assert parse_query("what did I say").speaker == "user"
+    assert parse_query("what did you suggest for api.py").spoken == "what did I suggest for api.py"
+    assert parse_query("what did you tell me").speaker == ""
+    named = parse_query("Where is Ann's dog?", ("Ann", "Bob"))
     assert (named.speaker, named.spoken, named.words) == ("Ann", "Where is my dog?", (("dog",),))
-    assert question_of("who took it", ("Ann",)).words == (("take", "took", "taken"),)
+    assert parse_query("who took it", ("Ann",)).words == (("take", "took", "taken"),)
 
 
 def test_of_a_common_word_the_newest_places_are_looked_at(home):

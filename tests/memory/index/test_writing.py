@@ -3,7 +3,7 @@
 import pytest
 from fakes.told_sessions import Conversation
 
-from ouro.memory.index import Index, Search, SearchFilter, Sources, question_of, search_sessions
+from ouro.memory.index import Index, Search, SearchFilter, Sources, parse_query, search_sessions
 from ouro.memory.index.query import findable
 from ouro.messages import assistant, user
 
@@ -108,9 +108,9 @@ def test_latin_text_without_such_names_is_indexed_as_it_is():
 
 
 def test_what_holds_a_sentence_together_is_not_asked_for():
-    assert question_of("我们的数据库在哪").words == (("数据",), ("据库",))
-    assert question_of("バックアップを取ってください").words[-1] == ("取",)
-    assert question_of("ください").words == (("くだ",), ("ださ",), ("さい",))
+    assert parse_query("我们的数据库在哪").words == (("数据",), ("据库",))
+    assert parse_query("バックアップを取ってください").words[-1] == ("取",)
+    assert parse_query("ください").words == (("くだ",), ("ださ",), ("さい",))
 
 
 def test_what_was_said_can_be_taken_out_again(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.memory.sessions import session_file
-from ouro.memory.sessions.session_file import end_of_whole, record_at, records_back, split
+from ouro.memory.sessions.session_file import find_whole_end, read_backward, read_record_at, split
 
 PIECES = st.lists(
     st.sampled_from(
@@ -63,10 +63,10 @@ def path(tmp_path_factory):
 
 async def check_backwards(data, end, forwards):
     file = BytesFile(data)
-    assert [record async for record in records_back(file, 0, end)] == forwards[::-1]
+    assert [record async for record in read_backward(file, 0, end)] == forwards[::-1]
     for record in forwards:
         if record.is_whole and data[record.offset : record.offset + 4] == b"---\n":
-            assert await record_at(file, record.offset) == record
+            assert await read_record_at(file, record.offset) == record
 
 
 @settings(deadline=None)
@@ -77,7 +77,7 @@ def test_backwards_the_same_records_are_found_as_forwards(path, data, windows):
     before = session_file._FIRST_WINDOW, session_file._WINDOW
     session_file._FIRST_WINDOW, session_file._WINDOW = windows
     try:
-        end, tail = end_of_whole(descriptor)
+        end, tail = find_whole_end(descriptor)
         forwards, last = split(data)
         assert tail == last
         asyncio.run(check_backwards(data, end, forwards))

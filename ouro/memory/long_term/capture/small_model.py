@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.index import question_of
+from ouro.memory.index import parse_query
 from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
@@ -200,7 +200,7 @@ def is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
 
 def is_carried_out(statement: str, done: str) -> bool:
     """Whether tools were given the words of a statement: then it can be read in the repository."""
-    words = [forms[0][:_START] for forms in question_of(statement).words]
+    words = [forms[0][:_START] for forms in parse_query(statement).words]
     given = {part[:_START] for part in re.findall(r"[^\W_]+", done.casefold())}
     return len(words) > 1 and sum(word in given for word in words) >= _MIN_DONE * len(words)
 

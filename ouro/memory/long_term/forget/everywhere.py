@@ -30,9 +30,9 @@ from ouro.memory.sessions.session_file import (
     LOCK_NAME,
     RawRecord,
     SessionLock,
-    as_record,
+    frame_record,
     read_file,
-    replace,
+    rewrite_file,
     split,
 )
 from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
@@ -188,7 +188,7 @@ class TrueForget:
         pieces.append(self._text.bytes_without(data[at:]))
         made = b"".join(pieces)
         if made != data:
-            replace(folder, FILE_NAME, made)
+            rewrite_file(folder, FILE_NAME, made)
         if left := self._text.count_bytes(made):
             report.left.append(
                 f"Session {folder.name}: {left} times in fields that are needed to read it (the name of a tool, of a "
@@ -200,7 +200,7 @@ class TrueForget:
         if not record.is_whole:
             return self._text.bytes_without(raw)
         try:
-            made = as_record(dump(self._text.in_data(load(record.data))))
+            made = frame_record(dump(self._text.in_data(load(record.data))))
         except BadYamlError:
             return self._text.bytes_without(raw)
         is_intact = is_readable(msgspec.structs.replace(record, data=made[4:-4]), folder=folder)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ouro.errors import NoteError
 from ouro.events import Remembered
-from ouro.memory.index import DAYS, Graph, MemoryHit, Search, SearchFilter, question_of, stem
+from ouro.memory.index import DAYS, Graph, MemoryHit, Search, SearchFilter, parse_query, stem
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
@@ -381,7 +381,7 @@ def questions_in(text: str) -> list[str]:
 
 
 def stems(text: str) -> frozenset[str]:
-    return frozenset(stem(forms[0]) for forms in question_of(text).words)
+    return frozenset(stem(forms[0]) for forms in parse_query(text).words)
 
 
 def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:

@@ -114,12 +114,12 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     def embed(self, text: str) -> bool:
         """Make the vectors of a message; False without vectors, or when the model does not answer."""
-        from ouro.memory.index import question_of
+        from ouro.memory.index import parse_query
         from ouro.memory.long_term.recall.recall import questions_in
 
         vectors = self.lookup.search().vectors
         try:
-            return vectors is not None and bool(vectors.questions([question_of(q).spoken for q in questions_in(text)]))
+            return vectors is not None and bool(vectors.questions([parse_query(q).spoken for q in questions_in(text)]))
         except ModelError:
             return False  # the embedder has logged it
 

@@ -14,7 +14,7 @@ from ouro.memory.long_term.notes.note import (
     note_text,
     parse_note,
 )
-from ouro.memory.sessions.yaml_text import cleaned
+from ouro.memory.sessions.yaml_text import replace_surrogates
 
 WHOLE = Note(
     id="mem_3f6c1e00",
@@ -64,7 +64,7 @@ def test_any_words_come_back(text, category, entity, extra):
     assert found.problems == ()
     assert found.note.category == category
     assert found.note.entities == (entity,)
-    assert found.note.extra == {"mood": cleaned(extra)}
+    assert found.note.extra == {"mood": replace_surrogates(extra)}
     assert found.note.text == text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
 
 

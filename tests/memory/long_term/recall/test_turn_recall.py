@@ -71,7 +71,7 @@ async def test_without_notes_nothing_is_opened(repository, home):
 
 
 async def test_the_first_message_of_the_first_session_is_compared_by_vectors_too(repository, own, monkeypatch):
-    monkeypatch.setattr("ouro.memory.index.embeddings.chosen_embedder", lambda *_: WordEmbedder())
+    monkeypatch.setattr("ouro.memory.index.embeddings.choose_embedder", lambda *_: WordEmbedder())
     session, _ = await opened(repository)
     put(own, BREAD, TEA)
     [event] = [event for event in await say(session, QUESTION) if isinstance(event, NotesRecalled)]
