@@ -255,6 +255,8 @@ DEFENCES = (
             "test_l7_l8_l9_l10_waiting_and_stopping.py"),
     Defence("L9", "ouro/llm/reply.py", "if self._size > MAX_CHARACTERS:", "if False:",
             "test_l7_l8_l9_l10_waiting_and_stopping.py"),
+    Defence("L9", "ouro/llm/text_tools.py", "if len(text) > MAX_CHARACTERS:", "if False:",
+            "../llm/test_text_tools.py -k never_ends"),
     # terminal
     Defence("U1", "ouro/utils/text.py", "return _INVISIBLE.sub(_replacement, text)", "return text",
             "test_u1_u2_u3_u6_transcript.py test_u1_errors.py"),

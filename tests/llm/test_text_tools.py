@@ -1,11 +1,13 @@
 """Tool calls that a model writes as text."""
 
+import asyncio
 import itertools
 import json
 
 import pytest
 
-from ouro.llm import ModelCall, ModelSpec, ScriptedModel, TextChunk, ToolSpec
+from ouro.errors import ModelError
+from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ScriptedReply, TextChunk, ToolSpec
 from ouro.llm.text_tools import CallGate, call_schema, describe_tools, find_answer, find_calls
 from ouro.messages import Message, Text, ToolCall, ToolReply, system, user
 
@@ -210,3 +212,41 @@ async def test_the_text_of_a_file_may_repeat_itself():
     call = json.dumps({"name": "write", "arguments": {"path": "a", "content": LOOP * 30}})
     message = await ModelCall([ScriptedModel([call], spec=ModelSpec("some-1b"))], [user("go")], [write]).run()
     assert message.tool_calls[0].arguments["content"] == LOOP * 30
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ('{"name": "answer", "arguments": {"text": "It is do', "It is do"),
+        ('I look.\n{"name": "read", "arguments": {"pa', "I look.\n"),
+    ],
+)
+async def test_an_interrupted_answer_is_kept_as_it_was_shown(written, kept):
+    """Not as JSON: neither the call of `answer`, nor half of another call."""
+    held = asyncio.Event()
+    model = ScriptedModel([ScriptedReply(written, hold=held.wait)], spec=ModelSpec("openai/some", text_tools="on"))
+    call = ModelCall([model], [user("go")], [READ])
+    running = asyncio.create_task(call.run())
+    await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert call.partial().text == kept
+
+
+class EndlessCall(ScriptedModel):
+    """Streams a call in pieces of 100,000 characters."""
+
+    streamed = 0
+
+    async def stream(self, messages, tools=()):
+        yield TextChunk('{"name": "read", "arguments": {"path": "')
+        for self.streamed in range(100):
+            yield TextChunk("x " * 50_000)
+
+
+async def test_a_call_that_never_ends_is_stopped_while_it_is_held_back():
+    """L9: what is held back counts, too."""
+    model = EndlessCall([])
+    with pytest.raises(ModelError, match="longer than any model's may be"):
+        await ModelCall([model], [user("go")], [READ]).run()
+    assert model.streamed < 50
