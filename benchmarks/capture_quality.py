@@ -1,7 +1,7 @@
-"""What of the user's sentences becomes a note, and what a statement replaces: on a half tuned on, and on another.
+"""Which sentences become notes, and what a statement replaces: on the tuned half and on the held-out half.
 
-PYTHONPATH=tests python -m benchmarks.capture_quality        (--all: each fault of the first half)
-    --model openai/qwen-coder-1.5b --models-file models.yaml [--cases 20]    else a classifier that says yes to all
+PYTHONPATH=tests python -m benchmarks.capture_quality        (--all: each error of the first half)
+    --model openai/qwen-coder-1.5b --models-file models.yaml [--cases 20]    else a classifier that accepts everything
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ OTHERS = ("Black formats the code", "Kaffee steht in der Küche")
 
 
 def main() -> None:
-    """One line for each half."""
+    """Print one line for each half."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--model", default="", help="as in models.yaml; without it, one that says yes to all")
+    parser.add_argument("--model", default="", help="as in models.yaml; without it, one that accepts everything")
     parser.add_argument("--models-file", type=Path)
     parser.add_argument("--cases", type=int, default=1_000, help="of each half, at most")
     args = parser.parse_args()
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 async def report_capture(name: str, cases: Sequence[Case], ask, shows_all: bool) -> None:
-    """Of the sentences that became notes how many are right, and of those that should be how many were found."""
+    """Print the precision and the recall of the captured notes."""
     right = wrong = missed = asked = 0
 
     async def counting(messages, schema) -> str:
@@ -68,7 +68,7 @@ async def report_capture(name: str, cases: Sequence[Case], ask, shows_all: bool)
         if shows_all and (len(notes) != bool(hits) or (case.kept and not hits)):
             print(f"    {case.said!r}: {notes}")
     print(
-        f"{name}: precision {right / (right + wrong):.2f} ({wrong} too many),"
+        f"{name}: precision {right / (right + wrong):.2f} ({wrong} wrong),"
         f" recall {right / (right + missed):.2f} ({missed} missed) of {len(cases)}; asked {asked} times"
     )
 
@@ -89,7 +89,7 @@ def parts_of(case: Case) -> Iterator[SessionPart]:
 
 
 def report_pairs(name: str, pairs, shows_all: bool) -> None:
-    """How many replace what they should, and how many replace nothing where both hold."""
+    """Print how many statements replace the right entry, and how many rightly replace none."""
     faults = []
     for before, said, is_replaced in pairs:
         entries = [SimpleNamespace(id=str(number), text=text) for number, text in enumerate((*OTHERS, before))]

@@ -1,29 +1,26 @@
-"""Commands with many notes, grep and checkpoints with many files: milliseconds by the clock and of CPU, with children.
+"""Commands with many notes, grep and checkpoints with many files: milliseconds by the clock and of CPU.
 
     python -m benchmarks.commands --notes 0,1000,10000,50000 --files 50000 --runs 5
 
-CPU is worth reading on a busy machine. The notes are written from outside and accepted once; `remember` makes vectors.
+On a busy machine read only the CPU. The notes are written as files and accepted once; `remember` makes vectors.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
-import resource
 import shutil
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.programs import ouro
+from benchmarks.timing import print_load, timed
 from ouro.safety import Checkpoints, Workspace
-from ouro.tools.file_search import find_ripgrep
-from ouro.tools.grep import Grep, GrepArgs
+from ouro.tools.grep import Grep, GrepArgs, find_ripgrep
 
 COMMANDS = ("sessions list", "doctor", "memory list", "memory stats", "memory search port 4711")
 NOTE = "The service number {0} of the mail queue listens on port {0}. " + "It was decided to keep this as it is. " * 9
@@ -42,11 +39,11 @@ def main() -> None:
     searches(folder / "files", args.files, args.runs)
     checkpoints(folder / "files", args.files, args.runs)
     shutil.rmtree(folder)
-    print("\nLoad average at the end:", *(f"{average:.1f}" for average in os.getloadavg()))
+    print_load()
 
 
 def commands(home: Path, count: int, runs: int) -> None:
-    """The commands, in a home with so many notes."""
+    """The commands, in a home with `count` notes."""
     (home / "work").mkdir(parents=True)
     program = ouro(home, "http://127.0.0.1:9", Path())
     notes = home / ".ouro/memory"
@@ -61,15 +58,15 @@ def commands(home: Path, count: int, runs: int) -> None:
             raise SystemExit(f"{line}: {done.stderr}")
 
     if count:
-        tell(f"memory accept, {count:,} notes", lambda: run("memory accept"), 1)
+        print_row(f"memory accept, {count:,} notes", lambda: run("memory accept"), 1)
     for line in COMMANDS:
-        tell(f"{line}, {count:,} notes", lambda line=line: run(line), runs)
+        print_row(f"{line}, {count:,} notes", lambda line=line: run(line), runs)
     numbers = iter(range(1000))
-    tell(f"memory remember, {count:,} notes", lambda: run(f"memory remember Queue {next(numbers)} is slow."), runs)
+    print_row(f"memory remember, {count:,} notes", lambda: run(f"memory remember Queue {next(numbers)} is slow."), runs)
 
 
 def searches(root: Path, count: int, runs: int) -> None:
-    """grep, and ripgrep itself."""
+    """grep, and ripgrep alone."""
     chance, words = random.Random(1), "alpha beta gamma delta import return class self value".split()
     for number in range(count):
         place = root / f"d{number // 500}/f{number}.{('py', 'md', 'ts', 'txt')[number % 4]}"
@@ -78,40 +75,30 @@ def searches(root: Path, count: int, runs: int) -> None:
             "\n".join(" ".join(chance.choices(words, k=8)) for _ in range(33)) + "\nneedle" * (number % 5000 == 0)
         )
     rg = [str(find_ripgrep()), "--hidden", "--json", "needle", str(root)]
-    tell("rg, a rare word", lambda: subprocess.run(rg, capture_output=True, check=True), runs)
+    print_row("rg, a rare word", lambda: subprocess.run(rg, capture_output=True, check=True), runs)
     tool = Grep(Workspace(root))
     for arguments in (GrepArgs("needle"), GrepArgs("needle", glob="*.py"), GrepArgs("gamma")):
         name = f"grep {arguments.pattern} {arguments.glob}"
-        tell(name, lambda arguments=arguments: asyncio.run(tool.run(arguments, None)), runs)
+        print_row(name, lambda arguments=arguments: asyncio.run(tool.run(arguments, None)), runs)
 
 
 def checkpoints(root: Path, count: int, runs: int) -> None:
     """The first checkpoint of the files that `searches` wrote, and one after ten of them changed."""
-    kept, numbers = Checkpoints(root, root.parent / "checkpoints", "session"), iter(range(1, 10_000))
+    store, numbers = Checkpoints(root, root.parent / "checkpoints", "session"), iter(range(1, 10_000))
 
     def change_and_take() -> None:
         for number in range(10):
             (root / "d0" / f"new{number}.py").write_text(f"{next(numbers)}\n")
-        kept.take(next(numbers), "after")
+        store.take(next(numbers), "after")
 
-    tell(f"checkpoint, {count:,} files, the first", lambda: kept.take(0, "before"), 1)
-    tell(f"checkpoint, {count:,} files, 10 changed", change_and_take, runs)
-
-
-def tell(name: str, do: Callable[[], object], runs: int) -> None:
-    """Medians; the first run warms the disk and is not counted where there are several."""
-    clock, cpu = [], []
-    for _ in range(runs + (runs > 1)):
-        began, used = time.perf_counter(), used_here()
-        do()
-        clock.append(1000 * (time.perf_counter() - began))
-        cpu.append(1000 * (used_here() - used))
-    skip = runs > 1
-    print(f"| {name} | {statistics.median(clock[skip:]):.0f} | {statistics.median(cpu[skip:]):.0f} |", flush=True)
+    print_row(f"checkpoint, {count:,} files, the first", lambda: store.take(0, "before"), 1)
+    print_row(f"checkpoint, {count:,} files, 10 changed", change_and_take, runs)
 
 
-def used_here() -> float:
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+def print_row(name: str, work: Callable[[], object], runs: int) -> None:
+    """Print the medians. The first run warms the disk and is not counted, unless there is only one."""
+    clock, cpu = timed(work, runs, warm_up=runs > 1)
+    print(f"| {name} | {statistics.median(clock):.0f} | {statistics.median(cpu):.0f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""ouro beside other agents, in one run: screen, headless, memory, large outputs, long sessions, tokens.
+"""ouro and other agents, in one run: screen, headless, memory, large outputs, long sessions, tokens.
 
     python -m benchmarks.compare --runs 5 [--peers FOLDER] [--rows start,turns] [--only ouro]
     python -m benchmarks.compare --runs 10 --mcp --rows start,typed,turns
 
-FOLDER as in benchmarks/README.md. Every program talks to a model server on loopback, which answers at once. The runs go
-round, one of each program, so that all see the same load; a first round warms the disk and is not counted. The row
-`memory`, which load does not change, is measured for all programs at once: it mostly waits.
+FOLDER as in benchmarks/README.md. Every program uses a model server on loopback, which answers at once. The programs
+take turns, one run of each, so that all see the same load; a first round warms the disk and is not counted. The row
+`memory` is measured for all programs at the same time: load does not change it, and it mostly waits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def start(program: Program) -> None:
         sent: list[str] = []
 
         def press() -> None:
-            if terminal.modes()[LFLAG] & termios.ECHO:  # what is seen now is the terminal's own echo
+            if terminal.modes()[LFLAG] & termios.ECHO:  # the screen now shows the terminal's own echo
                 return
             if len(sent) < 200 and (time.monotonic() - terminal.started) * 1000 > len(sent) * 40:
                 sent.append(KEYS[len(sent) % len(KEYS)])
@@ -72,7 +72,7 @@ def start(program: Program) -> None:
 
 
 def typed(program: Program) -> None:
-    """The first request, where a message and Enter are typed from exec on."""
+    """The first request, if a message and Enter are typed from exec on."""
     texts = {"typed at exec ms": "fix the test", "typed at exec, a name ms": "fix test_parser_v2_handles_utf8"}
     for name, text in texts.items():
         program.server.begin()
@@ -83,7 +83,7 @@ def typed(program: Program) -> None:
 
 
 def memory(program: Program) -> None:
-    """At the prompt, after an answer, when all in the background is done, and after 20 kB."""
+    """At the prompt, after an answer, after background work, and after a message of 20 kB."""
     with opened(program) as terminal:
         terminal.after(lambda screen: bool(screen.strip()), 30)
         wait(terminal, 3.0)
@@ -100,7 +100,7 @@ def memory(program: Program) -> None:
 
 
 def keys(program: Program) -> None:
-    """A key while an answer streams in, a word each 5 ms: from the terminal to the screen."""
+    """A key while an answer streams in, with a word every 5 ms: from the terminal to the screen."""
     program.server.begin(text=[f"word{number} " for number in range(1200)], pace=0.005)
     took: list[float] = []
     with opened(program) as terminal:
@@ -113,7 +113,7 @@ def keys(program: Program) -> None:
         before = used_cpu(program.home)
         answer = program.server.asked[0]
         while len(took) < 100 and not answer.answered:
-            key = chr(0x4E00 + len(took))  # is nowhere else on the screen
+            key = chr(0x4E00 + len(took))  # a character that is nowhere else on the screen
             seen, began = len(terminal.raw), time.monotonic()
             terminal.send(key)
             while key.encode() not in terminal.raw[seen:]:
@@ -141,14 +141,14 @@ def turns(program: Program) -> None:
 
 
 def output(program: Program) -> None:
-    """A command that prints 1 GB: until the next request, and what the program itself spent on it."""
+    """A command that prints 1 GB: the time until the next request, and the CPU of the program itself."""
     _, _, spent = headless(program, [GIGABYTE])
     program.note("1 GB of output s", gaps(program.server)[0] / 1000)
     program.note("1 GB of output, CPU s", spent)
 
 
 def growth(program: Program) -> None:
-    """A tool call in a session that gets long: medians of forty calls."""
+    """A tool call in a long session: medians of forty calls."""
     headless(program, [f"true {number}" for number in range(LONG_SESSION[-1] // 2 + 40)])
     took = gaps(program.server)
     for messages in LONG_SESSION:
@@ -168,7 +168,7 @@ ROWS = {
 ONCE = {"growth"}
 AT_ONCE = {"memory"}
 REQUEST_LIMIT = 20.0
-"""Seconds that a full screen has, after Enter, to ask the model."""
+"""Seconds after Enter in which a full screen must send its request."""
 
 
 @contextlib.contextmanager
@@ -186,7 +186,7 @@ def wait(terminal: Terminal, seconds: float) -> None:
 
 
 def read_raw(terminal: Terminal, seconds: float) -> None:
-    """Read for some time, without making a picture of it, which takes longer than a key."""
+    """Read for some time without drawing it, because drawing takes longer than a key."""
     end = time.monotonic() + seconds
     while True:
         if select([terminal.child.child_fd], [], [], max(0.001, end - time.monotonic()))[0]:
@@ -196,7 +196,7 @@ def read_raw(terminal: Terminal, seconds: float) -> None:
 
 
 def enter(terminal: Terminal, program: Program, gap: float = 1.0) -> None:
-    """Press Enter until the program asks the model: again after each gap, for some take the first for a paste."""
+    """Press Enter after each gap until the program sends its request: some take the first Enter for a paste."""
     end = time.monotonic() + REQUEST_LIMIT
     pressed = 0.0
     while not program.server.asked:
@@ -240,19 +240,19 @@ def headless(program: Program, commands: list[str]) -> tuple[float, float, float
 
 
 def end(program: Program) -> None:
-    """End all processes with its home."""
+    """Kill all processes with the home of the program."""
     for pid in processes_of(program.home):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def gaps(server: AnsweringServer) -> list[float]:
-    """Milliseconds from the end of an answer to the next request: the call and everything the program does with it."""
+    """Milliseconds from the end of an answer to the next request: the call and all work for it."""
     return [(after.came - before.answered) * 1000 for before, after in pairwise(server.asked)]
 
 
 def tokens(body: dict) -> int:
-    """Of the texts of a request and its tools, by cl100k_base, which litellm brings."""
+    """The tokens of a request and its tools, by cl100k_base, which is part of litellm."""
     os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(find_spec("litellm").origin).parent / "litellm_core_utils/tokenizers")
     import tiktoken
 
@@ -279,7 +279,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--peers", type=Path, default=Path(os.environ.get("BENCH_PEERS", "benchmarks/peers")))
     parser.add_argument("--rows", default=",".join(ROWS), help="of these: %(default)s")
-    parser.add_argument("--only", default="", help="only programs whose name holds this")
+    parser.add_argument("--only", default="", help="only programs whose name contains this")
     parser.add_argument("--mcp", action="store_true", help="ouro alone, without and with ten MCP servers")
     args = parser.parse_args()
     homes = Path(tempfile.mkdtemp())

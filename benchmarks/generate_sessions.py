@@ -1,6 +1,6 @@
 """Sessions to measure with: `python -m benchmarks.generate_sessions FOLDER [COUNT]` fills a sessions folder.
 
-The same words each time: titles and talk of a project, a few turns each, over two years and five projects.
+The content is the same each time: sessions of a few turns, over two years and five projects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORDS = [*_VERBS, *_THINGS, *_PLACES, *"the a it and then because which never w
 
 
 def main() -> None:
-    """Fill a folder, as sessions of the folder one stands in."""
+    """Fill a folder with sessions of the current folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("count", type=int, nargs="?", default=10_000)
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def generate(root: Path, count: int, *, project: str = "", seed: int = 1) -> None:
-    """Write `count` sessions below `root`; a third of them of `project`, where one is named."""
+    """Write `count` sessions below `root`; a third of them belong to `project`, if it is given."""
     chance = random.Random(seed)
     now = datetime.now(UTC).replace(microsecond=0)
     root.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.local_model --model openai/qwen-coder-1.5b --models-file models.yaml [--task basket] [--runs 1]
 
-A task is solved when its check (a command) succeeds afterwards, or its answer holds the wanted words.
+A task is solved when its check (a command) succeeds afterwards, or its answer contains the wanted words.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Task:
     prompt: str
     files: Mapping[str, str]
     check: str = ""
-    """A shell line that succeeds where the task is solved."""
+    """A shell line that succeeds if the task is solved."""
     answer: str = ""
-    """What the answer must hold."""
+    """Words that the answer must contain."""
 
 
 UTIL = 'def double(number):\n    return number + number\n\n\ndef greet(name):\n    return "Hello " + name\n'
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def run(task: Task, model: str, models_file: Path, seconds: float) -> tuple[bool, int, str]:
-    """Whether a task is solved, the tool calls, and why it is not."""
+    """Whether a task is solved, the number of tool calls, and why it is not solved."""
     with tempfile.TemporaryDirectory(prefix="ouro-task-") as folder:
         home, work = Path(folder) / "home", Path(folder) / "work"
         (home / ".ouro").mkdir(parents=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""The git store of long-term memory: what a start, a commit, the end of a turn and a long history cost.
+"""The git store of long-term memory: the cost of a start, a commit, the end of a turn and a long history.
 
 python -m benchmarks.memory_store --runs 30
 """
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.timing import timed
 from ouro.assemble import Options, opener
 from ouro.events import Replied, TurnFinished
 from ouro.llm import ScriptedModel, call
@@ -38,39 +39,41 @@ def main() -> None:
         os.environ["OURO_HOME"] = f"{folder}/home"
         project = Path(folder, "project")
         project.mkdir()
-        tell(0, "from the last answer to the end of the turn", asyncio.run(turn_ends(project, runs)))
+        print_row(0, "from the last answer to the end of the turn", asyncio.run(turn_ends(project, runs)))
 
 
 def measure(folder: Path, commits: int, runs: int) -> None:
-    """One table of figures, for a history of so many commits."""
+    """Print the figures for a history of that many commits."""
     stores = [with_history(folder / scope, commits) for scope in ("user", "repo")]
     user = stores[0]
 
     def load() -> None:
-        # New objects: what a start has.
-        for each in stores:
-            GitMemoryStore(each.folder, each.scope, each.repository.state_dir).load_all()
+        # New objects, as at a start.
+        for store in stores:
+            GitMemoryStore(store.folder, store.scope, store.repository.state_dir).load_all()
 
     loaded = user.load_all()
     numbers = iter(range(1_000_000))
-    tell(commits, f"load both scopes, {TOKENS:,} tokens each", timed(load, runs))
-    tell(commits, "has anything changed since?", timed(lambda: user.has_changed_since_load(loaded), runs))
-    tell(commits, "write and commit", timed(lambda: user.rewrite("facts.md", plus(next(numbers)), "Learn"), runs))
-    tell(commits, "what came from outside?", timed(user.outside_edits, runs))
-    tell(commits, "the last 50 commits", timed(user.log, runs))
-    size = sum(each.stat().st_blocks * 512 for each in user.repository.git_dir.rglob("*") if each.is_file())
+    print_row(commits, f"load both scopes, {TOKENS:,} tokens each", timed(load, runs)[0])
+    print_row(commits, "check for changes", timed(lambda: user.has_changed_since_load(loaded), runs)[0])
+    print_row(
+        commits, "write and commit", timed(lambda: user.rewrite("facts.md", add_line(next(numbers)), "Learn"), runs)[0]
+    )
+    print_row(commits, "find edits from outside", timed(user.outside_edits, runs)[0])
+    print_row(commits, "the last 50 commits", timed(user.log, runs)[0])
+    size = disk_usage(user.repository.git_dir)
     began = time.perf_counter()
     user.repository.pack()
-    packed = sum(each.stat().st_blocks * 512 for each in user.repository.git_dir.rglob("*") if each.is_file())
+    packed = disk_usage(user.repository.git_dir)
     took = 1000 * (time.perf_counter() - began)
-    print(f"{commits:>15,} packing what lies loose: {took:.0f} ms, {size / 1e6:.1f} MB -> {packed / 1e6:.1f} MB\n")
+    print(f"{commits:>15,} packing loose objects: {took:.0f} ms, {size / 1e6:.1f} MB -> {packed / 1e6:.1f} MB\n")
 
 
 async def turn_ends(project: Path, runs: int) -> list[float]:
-    """Milliseconds from the last answer of a turn that wrote memory to its end, the first turn left out."""
+    """Milliseconds from the last answer of a turn that wrote memory to its end, without the first turn."""
     facts = Path(os.environ["OURO_HOME"], "memory", "facts.md")
     learned = (call("write", path=str(facts), content=f"- Fact {number}.\n") for number in range(runs + 1))
-    model = ScriptedModel([step for each in learned for step in (each, "Noted.")])
+    model = ScriptedModel([step for write in learned for step in (write, "Noted.")])
     session = await opener(Options(project, ready_model=model, mode="auto"))(OpenRequest())
     figures = []
     for number in range(runs + 1):
@@ -84,10 +87,10 @@ async def turn_ends(project: Path, runs: int) -> list[float]:
 
 
 def with_history(folder: Path, commits: int) -> GitMemoryStore:
-    """A store whose history has so many commits, packed as `pack` leaves them."""
+    """A store with a packed history of that many commits."""
     store = GitMemoryStore(folder / "memory", "user", folder / "history.git")
-    each = "- It was decided to keep this line as it is, for the measure.\n"
-    text = each * int(TOKENS * 3.5 / 3 / len(each))
+    line = "- It was decided to keep this line as it is, for the measure.\n"
+    text = line * int(TOKENS * 3.5 / 3 / len(line))
     store.ensure_repo()
     lines = []
     for number in range(commits):
@@ -103,23 +106,18 @@ def with_history(folder: Path, commits: int) -> GitMemoryStore:
     return store
 
 
-def plus(number: int) -> Callable[[str], str]:
-    """A change: one line more."""
+def disk_usage(folder: Path) -> int:
+    """Bytes on disk of the files below a folder."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
+
+
+def add_line(number: int) -> Callable[[str], str]:
+    """A change that adds one line."""
     return lambda text: f"{text}- fact {number}\n"
 
 
-def timed(work: Callable[[], object], runs: int) -> list[float]:
-    """Milliseconds of each run, the first left out."""
-    figures = []
-    for _ in range(runs + 1):
-        began = time.perf_counter()
-        work()
-        figures.append(1000 * (time.perf_counter() - began))
-    return figures[1:]
-
-
-def tell(commits: int, what: str, figures: list[float]) -> None:
-    """One line of the table."""
+def print_row(commits: int, what: str, figures: list[float]) -> None:
+    """Print one line of the table."""
     print(f"{commits:>15,} {what:<46} {statistics.median(figures):8.1f} {min(figures):8.1f} {max(figures):8.1f}")
 
 

@@ -1,4 +1,4 @@
-"""The programs that are measured, each with settings of its own that name one model server."""
+"""The measured programs, each with its own settings, which name a model server."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.server import AnsweringServer
+from benchmarks.timing import print_load
 
 MCP_SERVER = Path(__file__).parents[1] / "tests" / "fakes" / "mcp_stdio_server.py"
 
 
 @dataclass
 class Program:
-    """A program to be started, and what was measured of it."""
+    """A program and its figures."""
 
     name: str
     home: Path
     screen: list[str]
     """The command of a full screen."""
     headless: list[str]
-    """The command that answers a prompt, which follows, and ends; all tools may run."""
+    """The command that answers the prompt after it, and exits; all tools may run."""
     environment: dict[str, str] = field(default_factory=dict)
     version: str = ""
     leave: str = "\x03"
-    """The key that ends it at an empty prompt, pressed until it does."""
+    """The key that ends it at an empty prompt; it is pressed until the program ends."""
     figures: dict[str, list[float]] = field(default_factory=dict)
     server: AnsweringServer = field(default_factory=AnsweringServer)
-    """The one that its settings name."""
+    """The model server in its settings."""
 
     @property
     def work(self) -> Path:
@@ -41,20 +42,20 @@ class Program:
         return self.home / "work"
 
     def full_environment(self) -> dict[str, str]:
-        """Nothing of the environment of who measures, its PATH apart."""
+        """Only the program's own variables and the PATH of this process."""
         return {
             "PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8",
             "TERM": "xterm-256color", "COLORTERM": "truecolor",
         } | self.environment  # fmt: skip
 
     def note(self, name: str, value: float | None) -> None:
-        """One more figure; None is none."""
+        """Add a figure, unless it is None."""
         if value is not None:
             self.figures.setdefault(name, []).append(value)
 
 
 def programs(homes: Path, servers: ExitStack, peers: Path, only: str, *, mcp: bool) -> list[Program]:
-    """Those that are installed and whose names hold `only`, each with a home, a repository and a server of its own.
+    """The installed programs whose names contain `only`, each with its own home, repository and server.
 
     Args:
         servers: ends the servers.
@@ -92,7 +93,7 @@ def ouro(home: Path, url: str, _peers: Path) -> Program:
 
 
 def ouro_with_mcp(home: Path, url: str, peers: Path) -> Program:
-    """With ten servers of 20 tools each, which are approved."""
+    """ouro with ten approved servers of 20 tools each."""
     program = ouro(home, url, peers)
     given = json.dumps({"count": 20, "tools": [f"tool_{number}" for number in range(20)]})
     server = {"command": sys.executable, "args": [str(MCP_SERVER), given]}
@@ -134,7 +135,7 @@ def claude(home: Path, url: str, peers: Path) -> Program | None:
 
 
 def _native(peers: Path, pattern: str) -> str | None:
-    """The program without the Node.js script that starts it."""
+    """The native program, without its Node.js wrapper."""
     found = (path for path in peers.glob(f"node_modules/{pattern}") if os.access(path, os.X_OK))
     return next(map(str, found), None)
 
@@ -169,15 +170,14 @@ def pi(home: Path, url: str, peers: Path) -> Program | None:
 
 
 def report(measured: list[Program]) -> None:
-    """A Markdown table of the figures, which are then forgotten: medians, with the lowest and highest in brackets."""
+    """Print the figures as a Markdown table (medians, lowest and highest in brackets), and clear them."""
     names = list(dict.fromkeys(name for program in measured for name in program.figures))
     print("\n| program | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
     for program in measured:
         cells = (_cell(program.figures.get(name, [])) for name in names)
         print(f"| {program.name} {program.version} | " + " | ".join(cells) + " |")
         program.figures = {}
-    load = " ".join(f"{average:.1f}" for average in os.getloadavg())
-    print(f"\nLoad average at the end, the measuring itself included: {load}.", flush=True)
+    print_load()
 
 
 def _cell(values: list[float]) -> str:

@@ -1,9 +1,9 @@
-"""How long recall and memory_search take: 10,000 notes, and as many passages of sessions as are asked for.
+"""The time of recall and memory_search, with 10,000 notes and any number of passages of sessions.
 
     python -m benchmarks.recall --passages 1000000 --folder /tmp/recall
 
-Words are drawn as in real text (a few are everywhere, most are rare). Vectors are random: their search costs the same
-whatever they mean; `--embedder` computes real ones for the first-use figure. The folder is kept and used again.
+Words are distributed as in real text: a few are frequent, most are rare. Vectors are random, which costs the same to
+search. The folder is kept and used again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SAMPLE = 300
 
 
 class RandomEmbedder:
-    """Vectors of no meaning, at no cost."""
+    """Random vectors."""
 
     name = "random"
 
@@ -46,11 +46,11 @@ class RandomEmbedder:
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     def close(self):
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 class Talk:
-    """Texts whose words are as common and as rare as those of people."""
+    """Texts whose word frequencies are those of natural language."""
 
     def __init__(self):
         self._random = random.Random(7)
@@ -58,7 +58,7 @@ class Talk:
         self._weights = list(itertools.accumulate(1 / (rank + 3) for rank in range(WORDS)))
 
     def text(self, length: int) -> str:
-        """So many words."""
+        """A text of `length` words."""
         return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=length))
 
 
@@ -72,7 +72,7 @@ def _spelled(number: int) -> str:
 
 
 def fill(index: Index, passages: int, notes: int) -> None:
-    """Put sessions and notes into an empty index, as the files of a long life would."""
+    """Put sessions and notes into an empty index."""
     talk = Talk()
     for first in range(0, passages, IN_A_SESSION * 200):
         with index.writing() as database:
@@ -100,18 +100,18 @@ def _session(database, talk: Talk, number: int) -> None:
 
 
 def measure(name: str, search: Search, wanted: SearchFilter, length: int) -> None:
-    """Ask questions of so many words, and print how long they took."""
+    """Search for texts of `length` words, and print the times."""
     talk, spent = Talk(), []
     for _ in range(SAMPLE):
         query = talk.text(length)
         started, before = time.perf_counter(), time.process_time()
         search.find(query, 5, wanted)
         spent.append(((time.process_time() - before) * 1000, (time.perf_counter() - started) * 1000))
-    show(name, spent)
+    print_times(name, spent)
 
 
-def show(name: str, spent: Sequence[tuple[float, float]]) -> None:
-    """Print how long something took: processor and clock."""
+def print_times(name: str, spent: Sequence[tuple[float, float]]) -> None:
+    """Print times of CPU and by the clock."""
     cpu, wall = (sorted(each) for each in zip(*spent, strict=True))
     middle, high = SAMPLE // 2, int(SAMPLE * 0.95)
     figures = (
@@ -121,7 +121,7 @@ def show(name: str, spent: Sequence[tuple[float, float]]) -> None:
 
 
 def whole_recall(folder: Path, notes: int, index: Index, vectors: Vectors) -> None:
-    """Recall as a turn runs it, over files: followed, looked for, read, weighed, put into words."""
+    """Recall as a turn runs it, from files: index, search, read, rank, format."""
     place = folder / f"notes-{notes}"
     if not place.exists():
         place.mkdir(mode=0o700)
@@ -151,11 +151,11 @@ def whole_recall(folder: Path, notes: int, index: Index, vectors: Vectors) -> No
                 began, before = time.perf_counter(), time.process_time()
                 recall.find(text, Situation(""))
                 spent.append(((time.process_time() - before) * 1000, (time.perf_counter() - began) * 1000))
-            show(f"the whole recall, {words} words said, by {name}", spent)
+            print_times(f"the whole recall, {words} words said, by {name}", spent)
 
 
 def first_vector() -> None:
-    """How long the first vector of a process takes."""
+    """The time of the first vector of a process."""
     embedder = local_embedder()
     if embedder is None:
         print("no local vectors here: ouro[vectors] is not installed")
@@ -170,7 +170,7 @@ def first_vector() -> None:
 
 
 def main() -> None:
-    """Fill the folder where it is empty, and measure."""
+    """Fill the folder if it is empty, and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--notes", type=int, default=10_000)

@@ -1,6 +1,6 @@
-"""Which notes recall hands over, on sets of messages with known answers: the one it is tuned on, and two others.
+"""Which notes recall returns, on sets of messages with known answers: the set it is tuned on, and two others.
 
-PYTHONPATH=tests python -m benchmarks.recall_quality        (--all: each miss and each note too many)
+PYTHONPATH=tests python -m benchmarks.recall_quality        (--all: each missed and each wrong note)
 PYTHONPATH=tests python -m benchmarks.recall_quality --fit  (the weights of `relevance`, of the first two sets)
 """
 
@@ -24,9 +24,9 @@ SETS = (
     ("not seen", recall_cases_unseen.NOTES, recall_cases_unseen.WANTED, recall_cases_unseen.NOTHING),
 )
 SHRINK = 0.3
-"""Weights are drawn to 0 by this much of their square."""
+"""The factor of the L2 penalty."""
 LENIENCE = 1.5
-"""In log-odds: a note that is not needed costs little, one that is missing more."""
+"""Added to the bias, in log-odds: a missing note is worse than an unneeded one."""
 
 
 def main() -> None:
@@ -43,14 +43,14 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             ways = {"words": None, **({"vectors": embedder} if embedder else {})}
             for way, used in ways.items():
-                tell = teller(Path(folder) / way, notes, used)
-                report(f"{name}, {way}", {text: tell(text) for text in (*wanted, *nothing)}, wanted, args.all)
+                recalled = recaller(Path(folder) / way, notes, used)
+                report(f"{name}, {way}", {text: recalled(text) for text in (*wanted, *nothing)}, wanted, args.all)
 
 
 def fitted(embedder) -> dict[str, float]:
     """The weights of a logistic regression over all pairs of messages and hits, by Newton's method.
 
-    Each message is asked in the whole set, and in a memory of a few notes: there the cosines say less.
+    Each message is asked in the whole set, and in a memory of a few notes, in which cosines are less informative.
     """
     import numpy as np  # late: ouro imports it with one thread
 
@@ -80,7 +80,7 @@ def fitted(embedder) -> dict[str, float]:
 
 
 def small_memories(notes, wanted, nothing):
-    """Groups of four messages that want a note and five that want none, with a memory of their notes and six others."""
+    """Groups of four messages that need a note and five that need none, with a memory of their notes and six others."""
     asked, others = list(wanted), list(notes)
     for at in range(0, len(asked), 4):
         texts = asked[at : at + 4]
@@ -105,28 +105,28 @@ def memory(folder: Path, notes, embedder):
     return Search(index, vectors), Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")}), names
 
 
-def teller(folder: Path, notes, embedder):
-    """Gives the names of the notes that are told with a text."""
+def recaller(folder: Path, notes, embedder):
+    """A function that returns the names of the notes that recall sends with a text."""
     search, notebook, names = memory(folder, notes, embedder)
     recall = Recall(search, notebook, "memory-0")
 
-    def tell(text: str) -> set[str]:
+    def recalled(text: str) -> set[str]:
         return {names[item.id] for item in recall.find(text, Situation("")).items if item.state == "loaded"}
 
-    return tell
+    return recalled
 
 
-def report(name: str, told, wanted, shows_all: bool) -> None:
-    """One line for a set: what was found, what was too much, and what came where nothing is wanted."""
-    hits = sum(bool(told[text] & right) for text, right in wanted.items())
-    too_many = sum(len(told[text] - right) for text, right in wanted.items())
-    nothing = [text for text in told if text not in wanted]
-    loud = [text for text in nothing if told[text]]
+def report(name: str, recalled, wanted, shows_all: bool) -> None:
+    """Print one line for a set: found notes, wrong notes, and notes for messages that need none."""
+    hits = sum(bool(recalled[text] & right) for text, right in wanted.items())
+    too_many = sum(len(recalled[text] - right) for text, right in wanted.items())
+    nothing = [text for text in recalled if text not in wanted]
+    loud = [text for text in nothing if recalled[text]]
     print(
-        f"{name:<18} found {hits} of {len(wanted)}, {too_many} too many (precision {hits / (hits + too_many):.2f});"
-        f" notes with {len(loud)} of {len(nothing)} messages that want none"
+        f"{name:<18} found {hits} of {len(wanted)}, {too_many} wrong (precision {hits / (hits + too_many):.2f});"
+        f" notes with {len(loud)} of {len(nothing)} messages that need none"
     )
-    for text, found in told.items() if shows_all else ():
+    for text, found in recalled.items() if shows_all else ():
         if found != wanted.get(text, set()):
             print(f"    {text[-70:]!r}: {sorted(found)}, wanted {sorted(wanted.get(text, ()))}")
 

@@ -1,4 +1,4 @@
-"""A model server on loopback that answers at once: shell calls, then a text. OpenAI's two wires and Anthropic's."""
+"""A model server on loopback that answers immediately: shell calls, then a text; both wires of OpenAI, Anthropic's."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class Asked:
     """One request of a program for an answer."""
 
     came: float
-    """When it had arrived, by the monotonic clock."""
+    """The time of its arrival, by the monotonic clock."""
     body: dict[str, Any]
-    """Of the first request; those of a long session are 4 GB."""
+    """Only of the first request: all of a long session are 4 GB."""
     answered: float = 0.0
-    """When all of the answer was written."""
+    """The time at which the whole answer was written."""
 
 
 @dataclass
 class AnsweringServer:
-    """Serves from `with` on. A request without tools, as for a title, is answered and not counted."""
+    """Serves within `with`. A request without tools, as for a title, is answered and not counted."""
 
     commands: Sequence[str] = ()
-    """Shell lines that are called, one an answer, before the text."""
+    """Shell lines to call, one per answer, before the text."""
     text: Sequence[str] = ("Hello.",)
     pace: float = 0.0
     """Seconds between two pieces of the text."""
     asked: list[Asked] = field(default_factory=list)
     before_answer: Callable[[], None] = lambda: None
-    """Called with each request that is counted, before its answer."""
+    """Called for each counted request, before its answer."""
 
     def __enter__(self) -> AnsweringServer:
         self._http = _Listener(("127.0.0.1", 0), _handler(self))
@@ -53,7 +53,7 @@ class AnsweringServer:
         self, commands: Sequence[str] = (), text: Sequence[str] = ("Hello.",), pace: float = 0.0,
         before_answer: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """Forget what was asked."""
+        """Set the next answers, and clear the requests."""
         self.commands, self.text, self.pace, self.before_answer, self.asked = commands, text, pace, before_answer, []
 
 
@@ -61,7 +61,7 @@ class _Listener(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """A program that was ended closes its connections as it likes."""
+        """Ignore errors: a killed program does not close its connections properly."""
 
 
 def _handler(server: AnsweringServer) -> type[BaseHTTPRequestHandler]:

@@ -1,8 +1,8 @@
-"""Sessions on disk: saving, taking up a long one, listing ten thousand.
+"""Sessions on disk: saving, resuming a long one, listing ten thousand.
 
     python -m benchmarks.sessions --runs 5 [--count 10000] [--screen]
 
-Times are of the clock and, behind them, of the CPU: on a busy machine only the second is worth reading. `--screen`
+Each row has the time by the clock and of the CPU. On a busy machine read only the CPU. `--screen`
 also starts the full screen in a terminal, without a session and with `--resume latest`.
 """
 
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.generate_sessions import generate
+from benchmarks.timing import print_load
 from ouro.errors import SeveralSessions
 from ouro.memory.backend import CompactionRecord, MessageRecord, Record, SessionHeader, TitleRecord, timestamp
 from ouro.memory.manager import MemoryManager
@@ -47,10 +48,10 @@ def main() -> None:
     parser.add_argument("--talk", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.talk:
-        tell_talk(Path(args.talk))
+        print_long_session(Path(args.talk))
         return
     if args.resume:
-        tell_resume(Path(args.resume[0]), args.resume[1])
+        print_resume_memory(Path(args.resume[0]), args.resume[1])
         return
     with tempfile.TemporaryDirectory() as folder:
         saving(Path(folder) / "saving", args.runs)
@@ -59,11 +60,11 @@ def main() -> None:
         listing(Path(folder) / "listing", args.count, args.runs)
         if args.screen:
             screen(Path(folder) / "screen", args.runs)
-    print("\nLoad average at the end, the measuring itself included:", *(f"{each:.1f}" for each in os.getloadavg()))
+    print_load()
 
 
 def saving(root: Path, runs: int) -> None:
-    """One record behind ten others, and behind ten thousand."""
+    """One record after ten others, and after ten thousand."""
     print(f"{'what':<72} {'ms':>9} {'CPU ms':>9}")
     for before in (10, 10_000):
         store = YamlFileMemoryStore(root)
@@ -78,9 +79,9 @@ def saving(root: Path, runs: int) -> None:
             )
 
         flush = os.fsync
-        tell(f"save message {before + 1:,}, with the flush", save, runs * 20)
+        print_row(f"save message {before + 1:,}, with the flush", save, runs * 20)
         os.fsync = lambda _descriptor: None
-        tell(f"save message {before + 1:,}, without the flush", save, runs * 100)
+        print_row(f"save message {before + 1:,}, without the flush", save, runs * 100)
         os.fsync = flush
         RUNNER.run(store.close_session(header.id))
 
@@ -92,8 +93,14 @@ def resuming(root: Path, runs: int) -> None:
     RUNNER.run(store.list_sessions())  # makes the index
     print()
     for session_id, name in names(store):
-        tell(f"resume until it can be shown: {name}", lambda each=session_id: resume(store, each, False), runs)
-        tell(f"resume until it can be sent: {name}", lambda each=session_id: resume(store, each, True), runs)
+        print_row(
+            f"resume until it can be shown: {name}",
+            lambda session_id=session_id: resume(store, session_id, False),
+            runs,
+        )
+        print_row(
+            f"resume until it can be sent: {name}", lambda session_id=session_id: resume(store, session_id, True), runs
+        )
     for session_id, name in names(store):
         command = [sys.executable, "-m", "benchmarks.sessions", "--resume", str(root), session_id]
         done = subprocess.run(command, capture_output=True, check=True, text=True)
@@ -101,16 +108,16 @@ def resuming(root: Path, runs: int) -> None:
 
 
 def names(store: YamlFileMemoryStore) -> Iterator[tuple[str, str]]:
-    """The sessions and what to call them."""
+    """The sessions with their descriptions."""
     for session_id, kind in ((SHORT, ""), (LONG, ", compacted"), (NEVER_COMPACTED, ", never compacted")):
         info = RUNNER.run(store.get_session_stats(session_id))
         yield session_id, f"{info.messages:,} messages, {info.size / 1e6:.0f} MB{kind}"
 
 
 def resume(store: YamlFileMemoryStore, session_id: str, to_send: bool) -> tuple[float, float]:
-    """Take a session up, and let it go; gives the seconds and the CPU seconds that it took."""
+    """Resume a session and close it; returns the seconds and the CPU seconds that the resume took."""
 
-    async def take_up() -> tuple[float, float]:
+    async def run() -> tuple[float, float]:
         began, worked = time.perf_counter(), time.process_time()
         memory = await MemoryManager.resume(store, session_id, project="/p", read_only=True)
         assert len(memory.pager.shown()) >= 10
@@ -121,31 +128,31 @@ def resume(store: YamlFileMemoryStore, session_id: str, to_send: bool) -> tuple[
         await memory.close()
         return took
 
-    return asyncio.run(take_up())
+    return asyncio.run(run())
 
 
-def tell_resume(root: Path, session_id: str) -> None:
+def print_resume_memory(root: Path, session_id: str) -> None:
     """Resume in this process, and print what memory it has, in MiB."""
 
-    async def take_up() -> None:
+    async def run() -> None:
         memory = await MemoryManager.resume(YamlFileMemoryStore(root), session_id, project="/p")
         await memory.pager.loaded()
         memory.context()
         print(resident())
         await memory.close()
 
-    asyncio.run(take_up())
+    asyncio.run(run())
 
 
 def talking(root: Path) -> None:
-    """A session of 300 turns that goes on and on: what its process holds after each compaction."""
+    """A session of 300 turns: the memory of its process after each compaction."""
     command = [sys.executable, "-m", "benchmarks.sessions", "--talk", str(root)]
     print()
     print(subprocess.run(command, capture_output=True, check=True, text=True).stdout, end="")
 
 
-def tell_talk(root: Path) -> None:
-    """Say 300 turns with four outputs of 16 KB each, compact each 30 of them, and print what is held."""
+def print_long_session(root: Path) -> None:
+    """Run 300 turns with four outputs of 16 KB each, compact every 30 of them, and print the memory."""
 
     async def talk() -> None:
         memory = MemoryManager.start(YamlFileMemoryStore(root), project="/p", model="openai/bench")
@@ -164,7 +171,9 @@ def tell_talk(root: Path) -> None:
                 number = memory.next_number
                 await memory.record(CompactionRecord(number, memory.now(), (1, last), kept, "What was said.\n" * 200))
                 held = sum(len(reply.text) for each in memory.messages() for reply in each.parts_of(ToolReply))
-                what = f"after {turn} turns: {len(memory.messages())} messages, {held / 1000:,.0f} KB of outputs held"
+                what = (
+                    f"after {turn} turns: {len(memory.messages())} messages, {held / 1000:,.0f} KB of outputs in memory"
+                )
                 print(f"{what:<72} {resident():>9} MiB resident")
         await memory.close()
 
@@ -172,7 +181,7 @@ def tell_talk(root: Path) -> None:
 
 
 def resident() -> str:
-    """What memory this process has, in MiB."""
+    """The memory of this process, in MiB."""
     status = Path("/proc/self/status").read_text()
     return f"{int(status.partition('VmRSS:')[2].split()[0]) / 1024:.0f}"
 
@@ -183,19 +192,19 @@ def listing(root: Path, count: int, runs: int) -> None:
     store = YamlFileMemoryStore(root)
     told: list[int] = []
     print()
-    tell(
+    print_row(
         f"make the index of {count:,} sessions",
         lambda: RUNNER.run(store.rebuild_index(lambda done, _of: told.append(done))),
         1,
     )
-    tell(f"list {count:,} sessions", lambda: RUNNER.run(store.list_sessions()), runs)
-    tell(f"find one of {count:,} by words of its title", lambda: found(store), runs)
+    print_row(f"list {count:,} sessions", lambda: RUNNER.run(store.list_sessions()), runs)
+    print_row(f"find one of {count:,} by words of its title", lambda: find_by_words(store), runs)
     newest = RUNNER.run(store.list_sessions())[0].id
-    tell("what is known of one session, by its id", lambda: RUNNER.run(store.get_session_stats(newest)), runs)
+    print_row("the facts of one session, by its id", lambda: RUNNER.run(store.get_session_stats(newest)), runs)
 
 
-def found(store: YamlFileMemoryStore) -> None:
-    """By words that several titles have: all of them are looked at."""
+def find_by_words(store: YamlFileMemoryStore) -> None:
+    """Find sessions by words that several titles have, so that all of them are read."""
     with contextlib.suppress(SeveralSessions):
         find_session(RUNNER.run(store.list_sessions()), "fix the parser", "/p")
 
@@ -231,7 +240,7 @@ def write_sessions(root: Path, project: str = "/p") -> None:
 
 
 def messages(count: int, compacted_every: int) -> Iterator[Record]:
-    """So many messages, about five thousand bytes each; and a compaction after so many of them (0: none)."""
+    """Messages of about five thousand bytes each, with a compaction after every `compacted_every` (0: none)."""
     number = last = 0
     output = _LINE * 105
     while number < count:
@@ -259,8 +268,8 @@ def _message(number: int, output: str) -> Message:
     return Message("assistant", (Text(text),), Usage(9_000, 8_000, 0, 200, 0.01), "openai/bench")
 
 
-def tell(name: str, do: Callable[[], object], runs: int) -> None:
-    """Measure, unless it has done so itself, and print the medians."""
+def print_row(name: str, do: Callable[[], object], runs: int) -> None:
+    """Print the medians of `do`, which may return its own seconds and CPU seconds."""
     clock, cpu = [], []
     for _ in range(runs):
         began, worked = time.perf_counter(), time.process_time()

@@ -1,9 +1,9 @@
-"""The transcript while an answer streams in, and with many messages in it; beside Textual's Markdown widget.
+"""The transcript while an answer streams in, and with many messages, compared with Textual's Markdown widget.
 
 python benchmarks/streaming.py [--seconds 10] [--messages 5000] [--rounds 3]
 
-Each figure comes from a process of its own, drawing to a pseudo-terminal of 120x40 that is read and thrown away.
-CPU is that of the whole process from exec on; a frame is a time for which the event loop did not answer.
+Each figure is from a separate process that draws to a pseudo-terminal of 120x40; its output is discarded. CPU is that
+of the whole process from exec on. A frame is a time during which the event loop did not answer.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def sample(size: int = 20_000) -> str:
 
 
 def long_code(size: int = 20_000) -> str:
-    """One fence as long as the whole answer."""
+    """One fence with the whole answer."""
     body = "".join(
         f'def f{n}(x: int) -> str:\n    return str(x * {n}) + "text"  # {n}\n\n\n' for n in range(size // 60)
     )
@@ -83,7 +83,7 @@ def long_code(size: int = 20_000) -> str:
 
 
 def long_list(size: int = 20_000) -> str:
-    """One list as long as the whole answer."""
+    """One list with the whole answer."""
     return "".join(f"- item **{n}** with `code` and some words that follow it to the end\n" for n in range(size // 60))[
         :size
     ]
@@ -92,8 +92,8 @@ def long_list(size: int = 20_000) -> str:
 SAMPLES = {"mixed": sample, "code": long_code, "list": long_list}
 
 
-class FrameScheduler:
-    """How long the event loop did not answer, at most."""
+class FrameWatch:
+    """Measures the longest time during which the event loop did not answer."""
 
     longest = 0.0
     at = 0.0
@@ -137,7 +137,7 @@ def ours(kind: str, seconds: float, report):
             writer = TranscriptWriter(self.query_one(TranscriptView))
             text = SAMPLES[kind]()
             await asyncio.sleep(1.5)
-            frames = FrameScheduler()
+            frames = FrameWatch()
             watch = asyncio.create_task(frames.watch())
             started = time.perf_counter()
             async for piece in tokens(text, seconds):
@@ -168,7 +168,7 @@ def textual_markdown(kind: str, seconds: float, report):
         async def play(self):
             text = SAMPLES[kind]()
             await asyncio.sleep(1.5)
-            frames = FrameScheduler()
+            frames = FrameWatch()
             watch = asyncio.create_task(frames.watch())
             started = time.perf_counter()
             stream = Markdown.get_stream(self.query_one(Markdown))
@@ -186,7 +186,6 @@ def textual_markdown(kind: str, seconds: float, report):
 def many(count: int, report):
     """Mount, press keys, add, scroll and resize with `count` messages on the screen."""
     from textual.app import App
-    from textual.geometry import Size
     from textual.widgets import Input
 
     from ouro.events import Prompted, Replied
@@ -234,14 +233,13 @@ def many(count: int, report):
             await timed("page_up", transcript.action_page_up, 20)
             await timed("resize", resize, 6)
             await timed("home", lambda: transcript.scroll_home(animate=False))
-            assert Size
             report(**figures)
 
     asyncio.run(run())
 
 
 def measure(arguments: list[str]) -> dict[str, float]:
-    """One run in a process and a terminal of its own."""
+    """One run in a separate process with its own terminal."""
     with tempfile.NamedTemporaryFile("r", suffix=".json") as result:
         leader, follower = pty.openpty()
         termios.tcsetwinsize(follower, SIZE)
@@ -295,7 +293,7 @@ def main() -> None:
         child(flags.child, flags.what, flags.kind, flags.seconds, flags.messages)
         return
     print(f"20,000 bytes as 5,000 tokens over {flags.seconds:g} s; medians of {flags.rounds}\n")
-    print("| way | CPU s | wall s | longest frame ms | memory MiB |\n|---|---|---|---|---|")
+    print("| widget | CPU s | wall s | longest frame ms | memory MiB |\n|---|---|---|---|---|")
     for what, kind in (("ours", "mixed"), ("ours", "code"), ("ours", "list"), ("textual", "mixed")):
         if flags.only and flags.only not in (what, kind):
             continue

@@ -1,4 +1,4 @@
-"""A program in a real pseudo-terminal, with the time and memory of everything that it shows."""
+"""A program in a real pseudo-terminal, with the times of its output and the memory of its processes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SIZE = (40, 120)
 
 
 class Terminal(terminal.Terminal):
-    """The terminal of the tests, measuring."""
+    """The terminal of the tests, with times."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], cwd: Path) -> None:
         self.arrived = 0.0
-        """When the last of the output came; to make a picture of it takes longer than to draw it."""
+        """The time of the last output, taken before it is drawn, which takes longer."""
         super().__init__(command, environment, cwd, SIZE)
 
     def _answer(self, data: bytes) -> None:
@@ -45,9 +45,9 @@ class Terminal(terminal.Terminal):
 
 
 def processes_of(home: Path) -> list[int]:
-    """All processes with this home, also those that have left the tree of the program: codex leaves a server.
+    """All processes with this home, and their descendants.
 
-    And those below them: the server of vibe writes its name over its environment.
+    The server of codex leaves the tree of its program. The server of vibe overwrites its environment.
     """
     found: dict[int, None] = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
@@ -58,7 +58,7 @@ def processes_of(home: Path) -> list[int]:
 
 
 def used_cpu(home: Path) -> dict[int, float]:
-    """Seconds of CPU that each process with this home has used; those that have ended are not counted."""
+    """Seconds of CPU of each running process with this home."""
     used = {}
     for process in processes_of(home):
         with contextlib.suppress(OSError):
@@ -68,7 +68,7 @@ def used_cpu(home: Path) -> dict[int, float]:
 
 
 def spent_since(before: dict[int, float], home: Path) -> float:
-    """Seconds of CPU of the processes that are there now; one of an earlier row may have ended since."""
+    """Seconds of CPU since `before` of the running processes; one of an earlier row may have ended."""
     return sum(seconds - before.get(process, 0.0) for process, seconds in used_cpu(home).items())
 
 
@@ -78,7 +78,7 @@ def resident(home: Path) -> float:
 
 
 def _resident(pid: int) -> int:
-    """KiB, the pages shared with others counted by their share."""
+    """The proportional set size in KiB."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m scripts.make_pictures [NAME ...]     writes docs/pictures/NAME.svg, and demo.svg (animated)
 
-Run it after a change of the screen, and look at what it wrote.
+Run it after a change of the screen, and check the pictures.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def demo() -> str:
 
 
 def _settle(terminal: Terminal, seconds: float = 0.6) -> None:
-    """Read until nothing was drawn for so long."""
+    """Read until nothing was drawn for `seconds`."""
     before, since = "", time.monotonic()
     while time.monotonic() - since < seconds:
         terminal.read()
@@ -203,7 +203,7 @@ def _run(style, text: str, column: int, width: int, y: float) -> str:
     weight = ' font-weight="700"' if style.bold else ""
     slant = ' font-style="italic"' if style.italics else ""
     line = ' text-decoration="underline"' if style.underscore else ""
-    words = "".join(  # word by word: viewers drop blanks, and then stretch what is left
+    words = "".join(  # word by word: viewers drop blanks, and then stretch the rest
         f'<text x="{x + match.start() * CELL:.1f}" y="{y + 13.5:.1f}" textLength="{len(match[0]) * CELL:.1f}" '
         f'fill="{fore}"{weight}{slant}{line}>{html.escape(match[0])}</text>'
         for match in re.finditer(r"\S+", text)
@@ -219,7 +219,7 @@ def _colour(name: str, default: str) -> str:
 
 
 def still(terminal: Terminal) -> str:
-    """What the terminal shows now, as SVG."""
+    """The current screen, as SVG."""
     return _frame("".join(f"<g>{row}</g>" for row in _rows(terminal) if row))
 
 

@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="", help="as in models.yaml; without it, a scripted one")
     parser.add_argument("--models-file", type=Path)
-    parser.add_argument("--set", choices=SETS, default="visible", help="visible, or one that nothing is tuned on")
+    parser.add_argument("--set", choices=SETS, default="visible", help="visible, or a set on which nothing is tuned")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds until the scripted one answers")
     parser.add_argument("--story", default="", help="only this one")
     parser.add_argument("--results", type=Path, help="a JSON line for each story; those in it are not run again")
@@ -47,7 +47,7 @@ def main() -> None:
         def make() -> Model:
             return catalog.make(args.model)
 
-    # Beside a model on the same cores; whether memory is found is measured here, not how fast.
+    # No time limits: a model runs on the same cores, and this measures quality, not speed.
     turn_recall.LOCAL_TIMEOUT = turn_recall.INDEX_TIMEOUT = turn_recall.VECTOR_TIMEOUT = 30.0
     lines = args.results.read_text().splitlines() if args.results and args.results.exists() else []
     known = {fields.pop("story"): Outcome(**fields) for fields in map(json.loads, lines)}

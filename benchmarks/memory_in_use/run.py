@@ -27,9 +27,9 @@ from ouro.session import OpenRequest, Session
 from ouro.utils.runtime import get_home
 
 _BEFORE = re.compile(r"^\|?\s*before \(.*$", re.MULTILINE)
-"""An earlier version of a note, marked as such: it is delivered, but not as what holds."""
+"""An earlier version of a note, marked as such: it is delivered, but not as the current version."""
 _PROMPT = system_prompt(())[:40]
-"""The begin of a turn's request; tools may be described in the text."""
+"""The beginning of a turn's request; tools may be described in the text."""
 _KINDS = {
     "coding-preferences": "preferences",
     "architectural-decisions": "decisions",
@@ -37,7 +37,7 @@ _KINDS = {
     "corrections": "facts",
     "user-facts": "facts",
 }
-"""What the categories of notes are in the core."""
+"""The core file of each category of notes."""
 _SETTINGS = """\
 memory: {cadence_turns: 1}
 sessions: {titles: false, summaries: false}
@@ -50,27 +50,27 @@ class Outcome:
     captured: bool
     """The statement is in the core or a note that is in use."""
     placed: bool
-    """So it is in the right scope and category, and what it corrects is no longer in use."""
+    """It is also in the right scope and category, and the corrected entry is no longer in use."""
     delivered: bool
-    """It was in the request with the question, and nothing outdated was."""
+    """It was in the request with the question, and no outdated entry was."""
     delivered_elsewhere: bool
-    """A note went with the question on which it does not bear."""
+    """A note was sent with the unrelated question."""
     applied: bool
     """The answer has it."""
     contradicted: bool
-    """The answer has what was corrected."""
+    """The answer has the corrected statement."""
     capture_seconds: float
     tokens: int
     """Of the request with the question."""
     kept: str = ""
-    """What is in memory."""
+    """The entries in memory."""
     answer: str = ""
 
 
 class Recording:
-    """A model that remembers the messages of its last request with tools: a turn's.
+    """A model that records the messages of the last turn.
 
-    With an `answer` a turn is not asked of the model: only what works in the background is.
+    With an `answer` the model is not called for turns, only for background work.
     """
 
     def __init__(self, model: Any, answer: str = "") -> None:
@@ -101,7 +101,7 @@ class Recording:
 
     @property
     def sent(self) -> str:
-        """The system prompt, and what went with the messages; not what the user said."""
+        """The system prompt and the context of the messages, without the user's own words."""
         last = self._requests[0] if self._requests else ()
         texts = [part.text for message in last for part in message.parts_of(Context)]
         texts += [before for message in last[-1:] for before, now, _ in [message.text.partition(NOW)] if now]
@@ -110,7 +110,7 @@ class Recording:
 
 
 def scripted(latency: float = 0.0) -> Model:
-    """A small classifier that keeps every sentence it is asked about, and answers turns with "Ok.".
+    """A small classifier that accepts every sentence, and answers turns with "Ok.".
 
     Args:
         latency: seconds until it answers.
@@ -131,8 +131,8 @@ def scripted(latency: float = 0.0) -> Model:
 async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Outcome:
     """The outcome of a story, in a new repository in `folder`; the home of the process is used.
 
-    The model is asked what works in the background, and the question; other turns are answered "Ok.", as what it says
-    in them is not looked at.
+    The model does the background work and answers the question. Other turns are answered "Ok.", because their answers
+    are not used.
     """
     repository = folder / "project"
     repository.mkdir()
@@ -140,7 +140,7 @@ async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Ou
     subprocess.run("git init -q && git add -A", shell=True, cwd=repository, check=True)
     get_home().mkdir(mode=0o700, exist_ok=True)
     (get_home() / "config.yaml").write_text(_SETTINGS)
-    (get_home() / "mark.key").write_bytes(bytes(32))  # in the prompt: a server has it in its cache
+    (get_home() / "mark.key").write_bytes(bytes(32))  # the same prompt each time, so that a server has it in its cache
     played = [await play_turn(repository, make(), said, "Ok.") for said in story.said]
     kept = played[-1].entries
     found = [entry for entry in kept if re.search(story.wanted, entry.text)]
@@ -170,9 +170,9 @@ class PlayedTurn:
     capture_seconds: float
     tokens: int
     receipt: Sequence[str]
-    """The entries that went to the model: of the core, and recalled ones."""
+    """The entries that were sent to the model: the core and recalled notes."""
     entries: Sequence[MemoryEntry]
-    """What is in memory then, and in use."""
+    """The entries that are in use after the turn."""
 
 
 async def play_turn(repository: Path, model: Model, text: str, answer: str = "") -> PlayedTurn:
@@ -183,7 +183,7 @@ async def play_turn(repository: Path, model: Model, text: str, answer: str = "")
     events: list[Event] = []
     async for event in session.send(text):
         events.append(event)
-        if isinstance(event, QuestionAsked):  # nobody is there to answer
+        if isinstance(event, QuestionAsked):  # no user is present to answer
             session.interrupt()
     ended = time.monotonic()
     while any(task.get_name() == "capture" for task in asyncio.all_tasks()):
