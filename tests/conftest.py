@@ -1,4 +1,4 @@
-"""Every test has a home of its own, no keys, and no network but loopback."""
+"""Every test has its own home, no keys, and no network except loopback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ouro.utils import log as ouro_log
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy with two threads took twenty times as long on a busy machine
 sys.dont_write_bytecode = False
-"""Test modules with rewritten asserts are kept from run to run: compiling them takes five seconds."""
+"""Keep the bytecode of test modules: compiling them takes five seconds."""
 
 ROOT = Path(__file__).parents[1]
 _numbers = itertools.count()
@@ -48,19 +48,19 @@ KEPT_VARIABLES = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile ouro once: workers that start together would each compile all of it."""
+    """Compile ouro once: otherwise each worker compiles all of it."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         for folder in ("ouro", "tests/fakes"):
             compileall.compile_dir(ROOT / folder, quiet=1, workers=0)
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Each worker begins with other test modules, and finds the rest compiled: their asserts are rewritten once."""
+    """Each worker imports other test modules first, so that each module is compiled only once."""
     gc.disable()
     if worker := getattr(session.config, "workerinput", None):
         files = [file for folder in session.config.args for file in sorted(Path(folder).rglob("test_*.py"))]
         for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
-            with contextlib.suppress(Exception):  # reported where it is collected
+            with contextlib.suppress(Exception):  # reported at collection
                 importlib.import_module(".".join(file.resolve().relative_to(ROOT).with_suffix("").parts))
 
 
@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collecting garbage as often as Python does by itself takes a fifth of the time of tests on screens."""
+    """Collect garbage less often: by default it takes a fifth of the time of tests on screens."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
@@ -78,7 +78,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """pytest collects garbage five times at the end, to find errors in it: once is enough, and takes seconds."""
+    """Collect garbage once: pytest does it five times at the end, which takes seconds."""
     gc.collect()
     gc.freeze()
 
@@ -106,7 +106,7 @@ def environment_of_all_tests() -> None:
 
 @pytest.fixture(scope="session")
 def git_template(tmp_path_factory) -> Path:
-    """What `git init` copies: its own has thirteen samples of hooks."""
+    """The template of `git init`, without git's thirteen samples of hooks."""
     folder = tmp_path_factory.mktemp("git-template")
     (folder / "hooks").mkdir()
     (folder / "info").mkdir()
@@ -130,9 +130,9 @@ def home(tmp_path_factory, monkeypatch, git_template) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def rules_of_all_tests(tmp_path_factory):
-    """One folder for the compiled rules of the secret scanner, beside what pytest keeps from run to run.
+    """One folder for the compiled rules of the secret scanner, in the folder that pytest keeps between runs.
 
-    Compiling takes seconds, and may end between two tests; what does not fit is compiled anew.
+    Compiling takes seconds, and may end between two tests. Rules of another version are compiled again.
     """
     base = tmp_path_factory.getbasetemp()
     kept = next((each for each in base.parents if each.name.startswith("pytest-of-")), base)
@@ -145,7 +145,7 @@ def rules_of_all_tests(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def vectors_of_all_tests():
-    """The local model takes some 30 ms for a text; most tests ask for the same ones."""
+    """Cache vectors: the local model takes about 30 ms for a text, and most tests use the same ones."""
     import numpy  # not before the variable above is set
 
     embed, vectors = LocalEmbedder.embed, {}
@@ -162,7 +162,7 @@ def vectors_of_all_tests():
 
 @pytest.fixture(scope="session", autouse=True)
 def styles_of_all_tests():
-    """Parsing the style sheets takes a quarter of the time of a short test on a screen."""
+    """Cache style sheets: parsing them takes a quarter of the time of a short test on a screen."""
     from textual.css.stylesheet import Stylesheet
 
     parse, parsed = Stylesheet._parse_rules, {}
@@ -180,7 +180,7 @@ def styles_of_all_tests():
 
 @pytest.fixture(scope="session", autouse=True)
 def short_waits_for_screens():
-    """Textual waits for two times 20 ms after each key, and longer until its process is idle."""
+    """Shorten Textual's waits: two times 20 ms after each key, and longer until its process is idle."""
     from textual import _wait
 
     with pytest.MonkeyPatch.context() as patch:
@@ -191,9 +191,9 @@ def short_waits_for_screens():
 
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_the_disk():
-    """Waiting for the disk is a twentieth of the time of all tests; what they read is there without it.
+    """Skip fsync, which takes a twentieth of the time of all tests.
 
-    Tests of what is flushed, and in which order, put their own function in its place, or run in other processes.
+    Tests of flushes and their order replace this function, or run in other processes.
     """
 
     def known(descriptor):
@@ -206,7 +206,7 @@ def no_wait_for_the_disk():
 
 @pytest.fixture(scope="session", autouse=True)
 def starts_of_all_tests():
-    """A start of ouro takes 0.2 to 0.6 s of CPU, most of it imports; see `fakes.warm_python`."""
+    """Start ouro as a fork: a cold start takes 0.2 to 0.6 s of CPU; see `fakes.warm_python`."""
     from fakes.warm_python import warm_starts
 
     with warm_starts():
@@ -215,7 +215,7 @@ def starts_of_all_tests():
 
 @pytest.fixture(autouse=True)
 def no_log_of_another_test() -> Iterator[None]:
-    """A program that ran in this process would log into its home from here on."""
+    """Remove log handlers of a program that ran in this process: they write into the home of its test."""
     yield
     for handler in ouro_log._own_handlers:
         logging.getLogger().removeHandler(handler)
@@ -239,9 +239,9 @@ def only_loopback():
 
 @pytest.fixture(scope="session", autouse=True)
 def no_rest():
-    """A model that fails is asked again at once; who starts is told at once what was open last time.
+    """Retry a failing model without a wait, and show open points of the last session without a delay.
 
-    The process that makes vectors of the transcript 5 s after a turn is not waited for.
+    The process that makes vectors of the transcript 5 s after a turn does not run.
     """
 
     async def not_now(_lookup):
@@ -257,7 +257,7 @@ def no_rest():
 
 @pytest.fixture
 def cpu_limit() -> Iterator[None]:
-    """Ends the test after 10 s of CPU, which a busy machine does not use up as it does time."""
+    """End the test after 10 s of CPU. Unlike time, CPU does not depend on the load of the machine."""
     signal.signal(signal.SIGVTALRM, lambda *_: pytest.fail("it took more than 10 s of CPU"))
     signal.setitimer(signal.ITIMER_VIRTUAL, 10)
     yield
@@ -266,7 +266,7 @@ def cpu_limit() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def repository_template(tmp_path_factory) -> Path:
-    """What `repository` copies: three processes of git take ten times as long."""
+    """The repository that `repository` copies: creating it with git takes ten times as long."""
     folder = tmp_path_factory.mktemp("template") / "repository"
     folder.mkdir()
     (folder / "api.py").write_text("import os\n\n\ndef hello(name):\n    return 'hello ' + name\n")
@@ -286,7 +286,7 @@ def repository(tmp_path, repository_template) -> Path:
 
 @pytest.fixture
 def model_server():
-    """A model server on loopback that speaks the real wire formats; scripted by the test, see its module."""
+    """A scripted model server on loopback with the real wire formats; see its module."""
     from fakes.model_server import ModelServer
 
     with ModelServer() as server:
@@ -295,7 +295,7 @@ def model_server():
 
 @pytest.fixture(scope="session")
 def litellm_kept():
-    """litellm takes seconds to import: its process is started once for the whole run."""
+    """Start the process of litellm once for the whole run: its import takes seconds."""
     from ouro.llm import litellm_model
 
     litellm_model.share_process("tests")
@@ -305,7 +305,7 @@ def litellm_kept():
 
 @pytest.fixture(params=["openai", "anthropic", "litellm-openai", "litellm-anthropic"])
 def wire(request, model_server):
-    """Each way to a model, pointed at the model server; see fakes.wires."""
+    """Each way to a model, connected to the model server; see fakes.wires."""
     from fakes.wires import Wire
 
     if request.param.startswith("litellm"):

@@ -112,7 +112,7 @@ TRICKS = [
 ]  # fmt: skip
 
 UNSEEN = "that need a terminal, a server, another tool or another state of the repository"
-"""The cause of lines of the battery whose effect does not show here."""
+"""The cause of lines of the battery whose effect cannot be seen here."""
 
 
 def shell_lines(name: str) -> dict[str, list[str]]:
@@ -128,14 +128,14 @@ def shell_lines(name: str) -> dict[str, list[str]]:
 
 
 class Judge:
-    """A scratch folder, and whether a line that the judge allows has an effect there."""
+    """Runs allowed lines in a scratch folder, and finds their effects."""
 
     def __init__(self, base: Path, home: Path) -> None:
         self._base, self.root, self._home = base, base / "app", home
         self._permissions = {mode: Permissions(Workspace(self.root), mode) for mode in ("ask", "plan")}
         folders = (option for folder in (base, home) for option in ("--bind", str(folder), str(folder)))
         self.keeper = ["bwrap", *_KEEPER, *folders] if shutil.which("bwrap") else []
-        """What starts a line; empty where bubblewrap does not work."""
+        """The command that starts a line; empty if bubblewrap does not work."""
         self._inotify = ctypes.CDLL(None).inotify_init1(_IN_NONBLOCK) if sys.platform == "linux" else -1
         self.renew()
         if not self.effect("> made"):
@@ -143,12 +143,12 @@ class Judge:
         self.renew()
 
     def allows(self, line: str, mode: str = "ask") -> bool:
-        """Whether a line is allowed. git is asked about the repository once: no allowed line may change it."""
+        """Whether a line is allowed. The state of the repository is read once: no allowed line may change it."""
         with patch.object(git, "_run_git", self._ask_git):
             return isinstance(self._permissions[mode].decide("shell", Effect.RUN, [line]), Allow)
 
     def effect(self, *lines: str) -> str:
-        """What lines did that they must not do; empty if nothing."""
+        """The forbidden effects of lines; empty if there are none."""
         self._opened()
         output = self._base / "output"
         with output.open("wb") as file:
@@ -170,14 +170,14 @@ class Judge:
         return "printed a file outside of the workspace" if SECRET.encode() in output.read_bytes() else ""
 
     def is_hole(self, line: str) -> str:
-        """The effect of a line if it is allowed; the scratch folder is new after one."""
+        """The effect of a line if it is allowed; after an effect the scratch folder is new."""
         if not self.allows(line) or not (found := self.effect(line)):
             return ""
         self.renew()
         return found
 
     def shrink(self, line: str) -> str:
-        """The line without all that it does not need to fail."""
+        """The shortest part of the line that still has the effect."""
         size, tries = len(line) // 2, 0
         while size:
             at = 0
@@ -191,7 +191,7 @@ class Judge:
         return line
 
     def renew(self) -> None:
-        """Make the scratch folder anew."""
+        """Create a new scratch folder."""
         self._ask_git = cache(git._run_git)
         shutil.rmtree(self._base, ignore_errors=True)
         texts = {f"app/{name}": text for name, text in FILES.items()} | {"outside/key.txt": f"{SECRET}\n"}
@@ -226,7 +226,7 @@ class Judge:
             return False
 
     def state(self) -> dict[str, tuple[int, ...]]:
-        """Every file of the scratch folder and the home, with what a change of it changes."""
+        """Every file of the scratch folder and the home, with the values that a change alters."""
         found: dict[str, tuple[int, ...]] = {}
         folders = [str(self._base), str(self._home)]
         while folders:
@@ -244,7 +244,7 @@ class Judge:
 
 
 class Lines:
-    """Random lines: commands of the tables with their options, and pieces that mean something to bash."""
+    """Random lines: commands of the tables with their options, and pieces with a meaning in bash."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
@@ -360,7 +360,7 @@ class Lines:
 
 
 def fuzz(judge: Judge, seconds: float, seed: str, most_found: int = 1) -> tuple[list[tuple[str, str]], int]:
-    """The shortened lines that were allowed and had an effect, each with it; and how many lines were run."""
+    """The shortened lines that were allowed and had an effect, with the effect; and the number of lines."""
     found: list[tuple[str, str]] = []
     batch: list[str] = []
     ran, end = 0, time.monotonic() + seconds
@@ -380,7 +380,7 @@ def fuzz(judge: Judge, seconds: float, seed: str, most_found: int = 1) -> tuple[
 
 
 def without_effect(judge: Judge) -> list[str]:
-    """The lines of the battery that do nothing here, or are allowed."""
+    """The lines of the battery that have no effect here, or are allowed."""
     found = []
     for cause, lines in shell_lines("shell_lines_with_effect").items():
         for line in lines:

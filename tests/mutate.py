@@ -1,7 +1,7 @@
-"""Takes the defences of docs/threats.md out, one at a time, and expects a red test: `python -m tests.mutate [CODE …]`.
+"""Removes the defences of docs/threats.md one by one, and expects a failing test: `python -m tests.mutate [CODE …]`.
 
-It works on a copy of the tree. A defence that can be taken out unnoticed, and an entry whose text is not found
-exactly once any more, are failures.
+It works on a copy of the tree. A defence whose removal no test notices is a failure, and so is an entry whose text is
+not in its file exactly once.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 PROJECT = Path(__file__).parents[1]
 _LIMIT = 150
-"""Seconds for the tests of one defence, at least; a test that hangs without it has noticed, too."""
+"""The minimum of seconds for the tests of one defence; a test that hangs without it has also noticed."""
 _MAX_SLOWER = 10
-"""On a loaded machine: how many times as long as with all defences the tests may take before they count as hanging."""
+"""For loaded machines: tests hang if they take this many times as long as with all defences."""
 
 
 class Defence(NamedTuple):
@@ -459,7 +459,7 @@ class Copy:
         (packages / "tree.pth").write_text("\n".join([str(self.folder), *own]) + "\n")
 
     def run(self, tests: str, limit: float | None) -> str:
-        """The test that fails, `hangs` after `limit` seconds, or nothing. Raises RuntimeError: they cannot be run."""
+        """The test that fails, `hangs` after `limit` seconds, or nothing. Raises RuntimeError if tests cannot run."""
         words = [f"tests/faults/{word}" if word.endswith(".py") else word for word in tests.split()]
         python = self.folder / ".venv" / "bin" / "python"
         command = [str(python), "-m", "pytest", "-q", "-x", "-p", "no:randomly", *words]
@@ -478,11 +478,11 @@ class Copy:
         if process.returncode > 1:
             raise RuntimeError(output[-2000:])
         failed = re.search(r"^(?:FAILED|ERROR) [\w./]*/(\S+)", output, re.MULTILINE)
-        # A code below zero: without the defence it took all memory.
+        # A negative code: without the defence it used all memory.
         return (failed[1][:90] if failed else f"exit code {process.returncode}") if process.returncode else ""
 
     def run_without(self, defence: Defence, limit: float) -> str:
-        """As `run`, without the defence."""
+        """`run` without the defence."""
         path = self.folder / defence.file
         whole = path.read_text()
         path.write_text(whole.replace(defence.old, defence.new))

@@ -1,4 +1,4 @@
-"""The Python API: the examples of docs/api.md as they stand, and what they do not show."""
+"""The Python API: the examples of docs/api.md, and what they do not show."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs
 
 
 def answer(request):
-    """What the model of the examples answers."""
+    """The answers of the model in the examples."""
     results = request.results
     match re.sub(r"(?s)<environment>.*</environment>\s*|\n.*", "", request.prompt):
         case "Read api.py and explain it." if not results:
@@ -55,7 +55,7 @@ def answer(request):
 
 @pytest.fixture
 def project(model_server, repository, home, monkeypatch):
-    """A repository with a picture in it, the working folder; the model is a server on loopback."""
+    """A repository with a picture, as the working folder; the model is a server on loopback."""
     (home / ".ouro").mkdir(mode=0o700)
     entry = {"api_base": model_server.openai_url, "api_key": "k", "window": 100_000, "images": True}
     models = {"default": "openai/test-model", "models": {"openai/test-model": entry}}
@@ -80,7 +80,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("words", SHOWN)
-def test_the_examples_do_what_they_say(project, model_server, words):
+def test_the_examples_work(project, model_server, words):
     [example] = [code for code in EXAMPLES if words in code]
     printed = io.StringIO()
     with redirect_stdout(printed):
@@ -123,7 +123,7 @@ async def test_an_async_agent_decides_with_a_coroutine(agent_of, repository):
     assert kinds[-1] is TurnFinished
 
 
-def test_without_a_callback_what_needs_the_user_is_refused(agent_of, repository):
+def test_without_a_callback_a_call_that_needs_the_user_is_refused(agent_of, repository):
     model = ScriptedModel([WRITE, call("ask_user", question="Which?"), "Done."])
     with agent_of(model) as agent:
         events = list(agent.send("go"))
@@ -148,7 +148,7 @@ def test_questions_of_the_agent_are_answered(agent_of):
         ({"on_question": lambda _asked: None}, ""),
     ],
 )
-def test_a_callback_with_another_answer_is_named(agent_of, repository, options, message):
+def test_a_callback_with_a_wrong_answer_is_named(agent_of, repository, options, message):
     with agent_of(WRITE, call("ask_user", question="Which?"), "Done.", **options) as agent:
         if message:
             with pytest.raises(UsageError, match=message):
@@ -158,7 +158,7 @@ def test_a_callback_with_another_answer_is_named(agent_of, repository, options, 
     assert not (repository / "made.txt").exists()
 
 
-def test_what_a_callback_raises_reaches_the_program_and_ends_the_turn(agent_of, repository):
+def test_an_exception_of_a_callback_is_raised_and_ends_the_turn(agent_of, repository):
     def decide(_asked):
         raise RuntimeError("broken")
 
@@ -283,7 +283,7 @@ def test_an_answer_is_a_value_of_its_type(agent_of, kind, text, value):
         assert agent.ask("which?", kind) == value
 
 
-def test_a_check_of_the_type_itself_is_told_to_the_model(agent_of):
+def test_the_model_gets_the_error_of_a_check_of_the_type(agent_of):
     model = ScriptedModel(['{"name": "rod"}', '{"name": "red"}'])
     with agent_of(model) as agent:
         assert agent.ask("which?", Colour).name == "red"
@@ -291,7 +291,7 @@ def test_a_check_of_the_type_itself_is_told_to_the_model(agent_of):
     assert "rod is no colour" in str(model.requests[1].messages)
 
 
-def test_an_answer_that_never_fits_is_an_error(agent_of):
+def test_an_answer_that_never_matches_is_an_error(agent_of):
     with agent_of("-1", '{"width": -1}', "no") as agent, pytest.raises(AnswerMisfit, match="not JSON"):
         agent.ask("how wide?", Size)
     with agent_of("a", "b", "c") as agent, pytest.raises(AnswerMisfit, match=r"does not match list\[int\]:"):
@@ -300,7 +300,7 @@ def test_an_answer_that_never_fits_is_an_error(agent_of):
         agent.ask("what?", threading.Thread)
 
 
-def test_no_answer_is_an_error_of_its_kind(agent_of, project, model_server):
+def test_each_kind_of_missing_answer_is_its_own_error(agent_of, project, model_server):
     with (
         agent_of(call("glob", pattern="*"), max_turns=1) as agent,
         pytest.raises(LimitReached, match="Stopped after 1 model call"),
@@ -345,7 +345,7 @@ def test_a_tool_of_a_file_follows_mode_and_rules(agent_of, repository, tmp_path)
     stamp_file(str(tmp_path / "b.txt"), ["it", "stays", "a", "function"])
 
 
-def test_a_tool_that_asks_is_refused_in_every_mode_where_nothing_decides(agent_of):
+def test_a_tool_that_asks_is_refused_in_every_mode_without_a_callback(agent_of):
     called = []
 
     @tool(asks=True)
@@ -362,7 +362,7 @@ def test_a_tool_that_asks_is_refused_in_every_mode_where_nothing_decides(agent_o
     assert called == [7]
 
 
-def test_what_a_tool_returns_or_raises_reaches_the_model(agent_of):
+def test_the_model_gets_what_a_tool_returns_or_raises(agent_of):
     model = ScriptedModel([calls(call("fail", code=3), call("fail", code=0), call("fail", code="x")), "Done."])
     with agent_of(model, tools=[fail]) as agent:
         failed = [event.failed for event in agent.send("go") if isinstance(event, ToolFinished)]
@@ -373,7 +373,7 @@ def test_what_a_tool_returns_or_raises_reaches_the_model(agent_of):
     assert (spec.description, spec.parameters["required"]) == ("Fail, unless the code is 0.", ["code"])
 
 
-def test_rules_and_settings_that_would_do_nothing_are_refused(agent_of):
+def test_rules_and_settings_without_an_effect_are_refused(agent_of):
     for options, message in (
         ({"deny": ["Bash(rm *)"]}, "`Bash` in the rule"),
         ({"settings": {"permissions.deny": ["Bash(rm *)"]}}, "`Bash` in the rule"),
@@ -385,7 +385,7 @@ def test_rules_and_settings_that_would_do_nothing_are_refused(agent_of):
 
 @pytest.mark.parametrize("options", [{"add_dirs": "/tmp"}, {"add_dirs": Path("/tmp")}, {"deny": "write"}])
 def test_one_text_is_not_taken_for_a_list_of_letters(agent_of, options):
-    """Of `/tmp` the first is `/`."""
+    """The first letter of `/tmp` is `/`."""
     with pytest.raises(UsageError, match="is a list"):
         agent_of(**options).open()
 
@@ -397,7 +397,7 @@ def test_an_empty_prompt_is_not_sent(agent_of):
     assert model.requests == []
 
 
-def test_tools_that_cannot_be_are_refused_at_once(agent_of):
+def test_invalid_tools_are_refused_when_they_are_defined(agent_of):
     def no_hint(path):
         """Do it."""
 
@@ -442,7 +442,7 @@ def test_errors_of_opening_are_raised_and_leave_no_thread(agent_of, repository, 
     assert threading.active_count() == before
 
 
-def test_a_closed_agent_leaves_the_session_to_others(agent_of):
+def test_a_closed_agent_releases_the_session(agent_of):
     first = agent_of("One.").open()
     first.run("go")
     first.close()
@@ -466,7 +466,7 @@ def test_the_logging_of_the_program_stays_as_it_is(agent_of):
         logging.getLogger().removeHandler(handler)
 
 
-def test_the_door_of_the_package_names_what_there_is():
+def test_the_package_exports_existing_names():
     names = {"Agent", "AsyncAgent", "AgentOptions", "tool", "Permit", "Reply", "Result", "OuroError"}
     assert all(hasattr(ouro, name) for name in names)
     assert not hasattr(ouro, "nothing")

@@ -22,7 +22,7 @@ action = importlib.util.module_from_spec(SPEC)
 sys.modules["ouro_action"] = action
 SPEC.loader.exec_module(action)
 
-PULL = {"number": 7, "title": "Mend it", "body": "It was broken.", "user": {"login": "ada", "type": "User"}}
+PULL = {"number": 7, "title": "Fix it", "body": "It was broken.", "user": {"login": "ada", "type": "User"}}
 OPENED = {"action": "opened", "pull_request": PULL}
 ISSUE = {"number": 3, "title": "A question", "body": "Why?"}
 
@@ -32,7 +32,7 @@ def comment(body, login="ada", *, issue=ISSUE, kind="User", done="created"):
 
 
 class Api(ThreadingHTTPServer):
-    """GitHub: `permissions` by user, `comments` that are there, `sent` what was posted."""
+    """GitHub: `permissions` by user, existing `comments`, and posted ones in `sent`."""
 
     def __init__(self):
         self.permissions = {"ada": "write", "eve": "read"}
@@ -83,7 +83,7 @@ def ouro(model_server, repository):
 
 @pytest.fixture
 def run(api, ouro, tmp_path):
-    """Runs the action on an event, with inputs; its exit code."""
+    """A function that runs the action on an event, with inputs, and returns its exit code."""
 
     def run(event, **inputs):
         (tmp_path / "event.json").write_text(json.dumps(event))
@@ -100,7 +100,7 @@ def run(api, ouro, tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch, tmp_path):
-    """In place of ouro, a program that writes down how it was called, and answers."""
+    """A program instead of ouro that records its arguments, and answers."""
     fake = tmp_path / "fake.py"
     result = {"outcome": "answered", "result": "Fine.", "detail": "", "model": "m", "usage": {"cost": 0.25}}
     fake.write_text(
@@ -119,7 +119,7 @@ def test_a_pull_request_is_reviewed_by_the_real_program(run, api, ouro, tmp_path
     assert (method, path) == ("POST", "/issues/7/comments")
     assert body.startswith("<!-- ouro -->\nIt is fine, ***.")
     [request] = ouro.server.requests
-    assert "On standard input:\n\n# Mend it\n\nIt was broken." in request.prompt
+    assert "On standard input:\n\n# Fix it\n\nIt was broken." in request.prompt
     assert "+new" in request.prompt
     assert "Review this pull request." in request.prompt
     assert "moo" not in str(request.body)
@@ -127,7 +127,7 @@ def test_a_pull_request_is_reviewed_by_the_real_program(run, api, ouro, tmp_path
     assert "It is fine, ***." in (tmp_path / "output").read_text()
 
 
-def test_what_the_real_program_cannot_answer_fails_the_step(run, api, ouro):
+def test_the_step_fails_without_an_answer_of_the_real_program(run, api, ouro):
     ouro.server.script(lambda request: failure(400, "no such thing"))
     assert run(comment("/ouro why?")) == 1
     assert "ouro did not finish its answer" in api.sent[0][2]
@@ -136,7 +136,7 @@ def test_what_the_real_program_cannot_answer_fails_the_step(run, api, ouro):
     assert len(api.sent) == 1
 
 
-def test_a_comment_is_answered_and_is_no_flag(run, api, quick):
+def test_a_comment_is_answered_and_not_read_as_a_flag(run, api, quick):
     pull = {**ISSUE, "pull_request": {}}
     assert run(comment("/ouro --trust", issue=pull), max_cost="0.5", allow="shell(ls *)\n\nread(x)") == 0
     line, material, environ = quick()
@@ -172,13 +172,13 @@ def test_others_and_other_events_start_nothing(run, api, quick, event, capfd):
     assert capfd.readouterr().out.startswith("::notice::ouro did nothing")
 
 
-def test_anyone_may_be_answered_where_that_is_wanted(run, api, quick):
+def test_anyone_is_answered_if_the_input_says_so(run, api, quick):
     assert run(comment("/ouro hello", "stranger"), authors="anyone", comment="false") == 0
     assert api.sent == []
     assert quick()[0][0] == "--print=hello"
 
 
-def test_a_review_takes_the_place_of_the_one_before(run, api, quick):
+def test_a_review_replaces_the_previous_one(run, api, quick):
     api.comments = [{"id": 1, "user": {"type": "User"}, "body": "<!-- ouro -->"},
                     {"id": 2, "user": {"type": "Bot"}, "body": "<!-- ouro -->\nOld."}]  # fmt: skip
     run(OPENED, prompt="Look for typos.")
@@ -186,7 +186,7 @@ def test_a_review_takes_the_place_of_the_one_before(run, api, quick):
     assert quick()[0][0] == "--print=Look for typos."
 
 
-def test_a_long_text_is_cut_and_a_refusal_is_told(run, api, quick, capfd, monkeypatch):
+def test_a_long_text_is_cut_and_a_refusal_is_reported(run, api, quick, capfd, monkeypatch):
     monkeypatch.setattr(action, "MAX_MATERIAL", 100)
     run(comment("/ouro why?", issue={**ISSUE, "body": "x" * 1000}))
     assert "[cut here: 1," in quick()[1]

@@ -1,4 +1,4 @@
-"""Flags; and the end of the process: exit handlers run, output is written, and Python takes nothing apart."""
+"""Flags, and the end of the process: exit handlers run, output is written, without Python's module clean-up."""
 
 import subprocess
 import sys
@@ -65,14 +65,14 @@ def test_a_closed_stream_is_no_error(closed, home):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_unknown_flag_is_told_with_the_usage_of_its_action(capsys):
+def test_the_error_of_an_unknown_flag_has_the_usage_of_its_action(capsys):
     with pytest.raises(SystemExit):
         main(["sessions", "clean", "--dayz"])
     assert capsys.readouterr().err.startswith("usage: ouro sessions clean [-h] [--days N]")
 
 
 @pytest.mark.parametrize("line", ["acp", "completion bash", "mcp serve"])
-def test_what_prints_no_json_takes_no_such_flag(line, capsys):
+def test_an_action_without_json_refuses_the_flag(line, capsys):
     with pytest.raises(SystemExit):
         main([*line.split(), "--json"])
     assert capsys.readouterr().err.endswith("unrecognized arguments: --json\n")
@@ -86,7 +86,7 @@ def test_a_group_alone_lists_its_actions_on_one_page(capsys):
     assert len(lines) == len(dict.fromkeys(lines)) + lines.count("") - 1 <= 50, "nothing is there twice"
 
 
-def test_a_mistyped_word_gets_an_answer_of_two_lines(capsys):
+def test_the_error_of_a_mistyped_word_has_two_lines(capsys):
     assert main(["memory", "lst"]) == 2
     message, hint = capsys.readouterr().err.splitlines()
     assert message == "ouro: `ouro memory` has no action `lst`."
@@ -112,7 +112,7 @@ def test_flags_without_argparse_are_those_with_it():
 
 
 @pytest.mark.parametrize("flag", ["--model", "--cd", "--add-dir", "--schema"])
-def test_an_empty_value_is_not_a_flag_left_out(flag, capsys):
+def test_an_empty_value_is_an_error(flag, capsys):
     with pytest.raises(SystemExit):
         main(["-p", "hi", flag, " "])
     assert "the value is empty" in capsys.readouterr().err

@@ -34,11 +34,11 @@ def project_file(project: Path, text: str) -> Path:
     return path
 
 
-def test_without_any_file_the_defaults_are_in_force():
+def test_without_a_file_the_defaults_apply():
     assert load_settings() == Settings()
 
 
-def test_the_last_word_wins_from_user_file_to_project_to_environment_to_flag(user_file, project, monkeypatch):
+def test_flags_win_over_environment_over_project_over_user_file(user_file, project, monkeypatch):
     user_file.write_text("model: user\neffort: high\nshell: {timeout_seconds: 30}\ntui:\n  theme: dark\n")
     project_file(project, "model: project\neffort: low\nshell: {timeout_seconds: 60}\n")
     monkeypatch.setenv("OURO_MODEL", "environment")
@@ -71,7 +71,7 @@ def test_every_kind_of_value_is_read(user_file):
     )
 
 
-def test_rules_of_all_places_add_up_so_that_none_can_take_one_away(user_file, project, monkeypatch):
+def test_rules_of_all_sources_are_added_and_none_can_be_removed(user_file, project, monkeypatch):
     user_file.write_text("permissions: {deny: ['shell(rm *)']}\n")
     project_file(project, "permissions: {deny: ['write(dist/**)'], ask: ['shell(make deploy)']}\n")
     monkeypatch.setenv("OURO_PERMISSIONS_DENY", "shell(git push *), shell(x a, b)")
@@ -82,7 +82,7 @@ def test_rules_of_all_places_add_up_so_that_none_can_take_one_away(user_file, pr
     assert permissions.ask == ("shell(make deploy)",)
 
 
-def test_lists_in_the_environment_may_be_yaml_and_hold_quotes(monkeypatch):
+def test_lists_in_the_environment_may_be_yaml_and_have_quotes(monkeypatch):
     monkeypatch.setenv("OURO_PERMISSIONS_ALLOW", "shell(echo 'it''s'), read(**)")
     monkeypatch.setenv("OURO_TUI_STATUS", "[model, mode]")
     monkeypatch.setenv("OURO_TUI_KEYS", "{help: [f1]}")
@@ -121,7 +121,7 @@ def test_lists_in_the_environment_may_be_yaml_and_hold_quotes(monkeypatch):
         ("sessions: {keep_days: 900000}\n", ":1: `sessions.keep_days` must be from 1 to 99999, not `900000`."),
     ],
 )
-def test_what_does_not_fit_is_an_error_with_file_line_and_what_would_be_right(user_file, text, message):
+def test_an_invalid_value_is_an_error_with_file_line_and_valid_values(user_file, text, message):
     user_file.write_text(text)
     with pytest.raises(ConfigError) as caught:
         load_settings()
@@ -146,7 +146,7 @@ def test_a_section_whose_lines_are_commented_out_changes_nothing(user_file):
     assert load_settings() == Settings()
 
 
-def test_words_that_yaml_takes_for_truth_stay_words_where_words_are_meant(user_file):
+def test_yaml_booleans_stay_words_if_a_word_is_expected(user_file):
     user_file.write_text("effort: off\nmodel: on\n")
     assert (load_settings().effort, load_settings().model) == ("off", "on")
 
@@ -194,7 +194,7 @@ def test_in_the_users_own_folder_the_user_file_is_not_a_project_file(user_file, 
     assert load_settings(home).permissions.mode == "auto"
 
 
-def test_an_empty_variable_says_nothing(monkeypatch):
+def test_an_empty_variable_is_ignored(monkeypatch):
     monkeypatch.setenv("OURO_MODEL", " ")
     assert explain_settings(settings_by_place())["model"] == Given("", "default")
 
@@ -242,7 +242,7 @@ def test_a_setting_is_saved_where_there_is_no_file_yet(home):
 
 
 @pytest.mark.parametrize("text", ["tui: {theme: light}\n", "tui: {notify_seconds: 3}\n", "thme: dark\n"])
-def test_a_file_that_cannot_be_changed_in_place_is_left_alone(user_file, text):
+def test_a_file_that_cannot_be_changed_in_place_stays_unchanged(user_file, text):
     user_file.write_text(text)
     with pytest.raises(ConfigError):
         save_setting("tui.theme", "dark")
@@ -259,13 +259,13 @@ def test_a_file_that_cannot_be_changed_in_place_is_left_alone(user_file, text):
         ("memory.enable", False, "unknown key `memory.enable`. Did you mean `memory.enabled`"),
     ],
 )
-def test_what_a_program_sets_is_checked(path, value, message):
+def test_settings_of_a_program_are_checked(path, value, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         load_settings(None, {path: value})
 
 
 def test_every_setting_is_read_somewhere():
-    """`shell.timeout_seconds` was once read by nobody."""
+    """`shell.timeout_seconds` once had no reader."""
     root = Path(__file__).parents[1] / "ouro"
     skipped = {root / "settings.py", root / "config.py"}
     text = "\n".join(path.read_text() for path in root.rglob("*.py") if path not in skipped)

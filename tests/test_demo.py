@@ -35,12 +35,12 @@ def unittest_in(folder):
     return done.returncode
 
 
-def test_headless_demo_mends_the_program_with_the_real_tools_and_cleans_up(scratch, home):
+def test_the_headless_demo_fixes_the_program_with_the_real_tools_and_cleans_up(scratch, home):
     done = demo("--headless", TMPDIR=str(scratch))
 
     assert done.returncode == 0, done.stderr
     told = [line.split("  ")[0] for line in done.stderr.splitlines()]
-    told[2:5] = sorted(told[2:5])  # they run side by side
+    told[2:5] = sorted(told[2:5])  # they run in parallel
     assert told == [
         "ouro: a demo with a recorded model: nothing leaves this machine.",
         "› The tests of this project fail. Find out why, and mend it.",
@@ -59,7 +59,7 @@ def test_headless_demo_mends_the_program_with_the_real_tools_and_cleans_up(scrat
     assert not (home / ".ouro").exists()
 
 
-def test_the_result_can_be_had_as_json():
+def test_the_result_is_available_as_json():
     done = demo("--json")
     result = json.loads(done.stdout)
     assert (result["outcome"], result["turns"], result["refused"]) == ("answered", 5, [])
@@ -76,7 +76,7 @@ def test_a_demo_without_git_works_too(scratch, tmp_path):
     assert "all three tests pass" in done.stdout
 
 
-def test_started_by_a_hook_of_git_it_leaves_that_repository_alone(tmp_path, repository, monkeypatch):
+def test_a_demo_in_a_git_hook_does_not_change_that_repository(tmp_path, repository, monkeypatch):
     monkeypatch.setenv("GIT_DIR", str(repository / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git" / "index"))
     before = {path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()}
@@ -96,7 +96,7 @@ def test_the_program_fails_before_and_passes_after_the_repair(tmp_path):
     assert set(FILES) <= {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
 
 
-async def test_the_recorded_model_says_what_it_is_and_is_never_at_its_end():
+async def test_the_recorded_model_names_itself_and_never_ends():
     model = recorded_model("python3 -m unittest", 0, watched=True)
     texts = []
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""docs/extending.md, done: its code is put where it says, into a copy of the package, and used."""
+"""The code of docs/extending.md is added to a copy of the package, and used."""
 
 from __future__ import annotations
 

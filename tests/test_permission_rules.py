@@ -89,7 +89,7 @@ async def test_a_rule_that_is_missing_is_asked_for(front_end, word):
     assert front_end.said[-1][1] == f"/permissions {word} needs RULE.\nSee `/permissions {word} shell(make *)`."
 
 
-async def test_a_rule_holds_at_once_and_in_the_next_session(front_end):
+async def test_a_rule_applies_immediately_and_in_the_next_session(front_end):
     await dispatch(front_end, "/permissions deny shell(git push *)")
     await dispatch(front_end, "/permissions allow shell(npm test *)")
     assert isinstance(decide(front_end, "git push"), Deny)
@@ -101,7 +101,7 @@ async def test_a_rule_holds_at_once_and_in_the_next_session(front_end):
     assert saved.load() == ("shell(git push *)", "shell(npm test *)")
 
 
-async def test_what_lists_the_rules_is_named_where_there_is_no_such_rule(front_end):
+async def test_the_error_of_an_unknown_rule_names_the_command_that_lists_rules(front_end):
     await dispatch(front_end, "/permissions revoke shell(nothing)")
     (hint,) = re.findall("See `(.*)`", front_end.said[-1][1])
     await dispatch(front_end, hint)
@@ -116,7 +116,7 @@ async def test_a_word_sets_the_mode(front_end):
     assert front_end.session.status().mode == "edit"
 
 
-def test_what_rules_allowed_is_kept_short(home, repository, monkeypatch):
+def test_the_record_of_allowed_calls_stays_short(home, repository, monkeypatch):
     monkeypatch.setattr("ouro.safety.rules._MAX_USES", 2_000)
     store = RuleStore(get_permissions_path(), repository)
     get_permissions_path().parent.mkdir(exist_ok=True)

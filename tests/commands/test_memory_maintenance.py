@@ -5,8 +5,8 @@ import json
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
-from fakes.old_sessions import old_session, session_id
 from fakes.slash import memory
+from fakes.stored_sessions import old_session, session_id
 
 from ouro.assemble import Options, opener
 from ouro.errors import UsageError

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 from fakes.model_server import Reply
-from fakes.old_sessions import old_session, session_id
+from fakes.stored_sessions import old_session, session_id
 
 from ouro.cli import main
 from ouro.memory.long_term.notes.note import Note, note_text

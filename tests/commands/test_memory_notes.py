@@ -3,7 +3,7 @@
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.knowledge import Conversation
-from fakes.told_sessions import Conversation as Talk
+from fakes.stored_sessions import StoredSession as Talk
 
 from ouro.commands.slash import dispatch
 from ouro.memory.backend import TitleRecord

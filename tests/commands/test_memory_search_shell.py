@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.told_sessions import NOTE, Conversation
+from fakes.stored_sessions import NOTE, StoredSession
 
 from ouro.cli import main
 from ouro.commands import shell
@@ -38,7 +38,7 @@ def told(home, tmp_path, monkeypatch):
     memory = home / ".ouro" / "memory"
     memory.mkdir(mode=0o700, parents=True)
     (memory / "facts.md").write_text("- The heron is the staging database.\n")
-    talk = Conversation(home / ".ouro" / "sessions", 1, str(folder))
+    talk = StoredSession(home / ".ouro" / "sessions", 1, str(folder))
     talk.say(user("hello"), assistant("hi"), user("Never migrate the heron by hand, please."), assistant("I will not."))
     talk.end()
     note = NOTE.replace("session_id: s", f"session_id: {talk.id}")
@@ -131,7 +131,7 @@ def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(told, home, tmp_
         memory.mkdir(parents=True)
         (memory / f"mem_0000000{number}.md").write_text(NOTE.format(id=f"0000000{number}", text="A heron elsewhere."))
         (memory / "facts.md").write_text(f"- The {name} heron.\n")
-        talk = Conversation(home / ".ouro" / "sessions", number, str(tmp_path / name))
+        talk = StoredSession(home / ".ouro" / "sessions", number, str(tmp_path / name))
         talk.say(user(f"Hello {name} heron"))
         talk.end()
     printed(capsys, "reindex")  # now it knows of their projects

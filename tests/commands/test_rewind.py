@@ -1,6 +1,6 @@
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
-from fakes.fake_past import FakePast
+from fakes.fake_rewind import FakeRewind
 from fakes.fake_session import FakeSession
 
 from ouro.commands.front_end import RewindChoice
@@ -28,7 +28,7 @@ class OpeningFrontEnd(FakeFrontEnd):
 
 def front_end_with(points=POINTS, branches=(), picks=()):
     front_end = OpeningFrontEnd(picks=picks)
-    front_end.session.rewind = FakePast(points, branches)
+    front_end.session.rewind = FakeRewind(points, branches)
     return front_end
 
 
@@ -116,7 +116,7 @@ async def test_a_number_that_is_none_is_refused(number):
 
 async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_not_be_undone():
     front_end = front_end_with(picks=[RewindChoice("rewind", 5, ("memory",))])
-    front_end.session.rewind.told = ("Undone: api.py.", "A note was changed since: it stays.")
+    front_end.session.rewind.notices = ("Undone: api.py.", "A note was changed since: it stays.")
     await dispatch(front_end, "/rewind")
     assert front_end.session.rewind.went == [("rewind", 5, ("memory",))]
     assert front_end.said == [
@@ -164,7 +164,7 @@ async def test_a_fork_at_a_message_has_it_in_the_prompt():
 async def test_rename_without_a_title_lets_a_model_find_one():
     front_end = front_end_with()
     await dispatch(front_end, "/rename")
-    assert front_end.said == [("info", "This session is now called “Mend the import”.")]
+    assert front_end.said == [("info", "This session is now called “Fix the import”.")]
     await dispatch(front_end, "/rename my \x1b[2Jown")
     assert (front_end.session.title, front_end.redrawn) == ("my own", 2)
 

@@ -95,7 +95,7 @@ async def test_pin_says_what_is_no_number():
 async def test_context_says_where_nothing_comes_by_itself_and_nothing_is_to_be_done():
     front_end = FakeFrontEnd()
     window = front_end.session.window
-    window.told = replace(window.told, limit=0, outlook=None, largest="")
+    window.given = replace(window.given, limit=0, outlook=None, largest="")
     await dispatch(front_end, "/context")
     assert "There is nothing to compact yet. Automatic compaction is off" in front_end.shown[0]
 

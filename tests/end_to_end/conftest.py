@@ -1,4 +1,4 @@
-"""ouro as people start it: its own process, a model server on loopback, a repository."""
+"""ouro as users start it: its own process, a model server on loopback, a repository."""
 
 import pytest
 from fakes.model_server import agent

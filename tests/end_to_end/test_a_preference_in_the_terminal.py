@@ -1,16 +1,16 @@
-"""The life of a preference as a user sees it: three sessions in a terminal, from the telling to the forgetting."""
+"""The life of a preference in the terminal: three sessions, from the statement to `forget --everywhere`."""
 
 import json
 import os
 import signal
 import subprocess
 
-TOLD = "From now on answer in German."
+STATEMENT = "From now on answer in German."
 LINE = "- Answer in German.\n"
 SAID = ", said the model"
 
 
-class Person:
+class ScreenUser:
     """A user at the full screen."""
 
     def __init__(self, ouro) -> None:
@@ -21,11 +21,11 @@ class Person:
         self.terminal.say("\n".join(lines))
 
     def ask(self, words: str) -> bytes:
-        """Say something and read the answer; gives the request, byte for byte."""
+        """Say something and read the answer; returns the request, byte for byte."""
         before = len(self.server.requests)
         self.say(f"say: {words}{SAID}")
         self.terminal.until(lambda: self.terminal.text().count(f"{words}{SAID}") >= 2)
-        return next(each.raw for each in self.server.requests[before:] if each.tools)  # others are of the capture
+        return next(request.raw for request in self.server.requests[before:] if request.tools)  # not those of capture
 
     def agree(self, *shown: str) -> None:
         """Take the first choice of a question."""
@@ -36,14 +36,14 @@ class Person:
         assert self.terminal.leave() == 0
 
 
-def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
+def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
     folder = ouro.home / "memory"
     file = folder / "preferences.md"
 
-    # the first session: told, written by the file tool, committed in the shell; then ouro is killed
-    first = Person(ouro)
+    # the first session: stated, written by the file tool, committed in the shell; then ouro is killed
+    first = ScreenUser(ouro)
     first.say(
-        TOLD,
+        STATEMENT,
         f"call: write {json.dumps({'path': str(file), 'content': LINE})}",
         f'run: git -C "{folder}" add -A && git -C "{folder}" commit -qm "Prefer German"',
         "run: sleep 60",
@@ -54,7 +54,7 @@ def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
     first.terminal.end()
     assert git(folder, "log", "--format=%s") == "Prefer German\n"
 
-    # the second one, at the plain prompt, knows it
+    # the second one, at the plain prompt, has it in its prompt
     second = ouro.start("--plain")
     second.until_shows("›")
     second.send(f"say: Guten Tag{SAID}\r")
@@ -63,8 +63,8 @@ def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
     second.send("\x04")
     assert second.end() == 0
 
-    # the third: edited by hand, told to the model as a change; undone, told again; the prefix stays
-    third = Person(ouro)
+    # the third: an edit by hand and its undo are each sent to the model as a change; the prefix stays
+    third = ScreenUser(ouro)
     begun = third.ask("Guten Morgen")
     file.write_text(LINE.replace("German", "French"))
     edited = third.ask("Bonjour")
@@ -80,20 +80,20 @@ def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
         assert later.startswith(sent_before_the_answer(earlier))
         assert tools_of(later) == tools_of(earlier)
 
-    # blamed: the line leads to the words of the first session, which can be looked at
+    # blamed: the line leads to the words of the first session, which can be opened
     third.say("/memory blame preferences 1")
-    third.terminal.until_shows("Turn 1 (message 1)", TOLD)
+    third.terminal.until_shows("Turn 1 (message 1)", STATEMENT)
     third.agree("❯ 1 Stay here")
     third.leave()
     [line] = json.loads(ouro.headless("memory", "blame", "preferences", "--json").out)["lines"]
     assert line["commit"]["trailers"]["Ouro-Origin"] == "undo"
     assert ouro.headless("memory", "blame", "preferences", "--open", "1").out.startswith("Turn 1 (message 1)")
 
-    # forgotten: nowhere, in no form
-    assert held(ouro.home)
+    # forgotten: in no file, in no form
+    assert holders(ouro.home)
     done = ouro.headless("memory", "forget", "--everywhere", "Answer in German", "--yes", "--no-backup")
     assert (done.code, "NOT DONE" in done.out) == (0, False)
-    assert held(ouro.home) == []
+    assert holders(ouro.home) == []
     assert git(folder, "fsck", "--strict") == ""
     ouro.headless("-p", "say: hello")
     assert "Nothing is remembered yet." in system_of(ouro.server.requests[-1].raw)
@@ -103,8 +103,8 @@ def git(folder, *arguments):
     return subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def held(home):
-    """What below ouro's home holds the preference: files as they are, and the objects of each history."""
+def holders(home):
+    """The files below ouro's home that contain the preference, and the repository if its objects do."""
     files = [path for path in home.rglob("*") if path.is_file() and "secret-rules" not in path.parts]
     found = [str(path) for path in files if b"answer in german" in path.read_bytes().lower()]
     git_dir = home / "memory" / ".git"

@@ -1,9 +1,9 @@
 """What a user does in an afternoon, on the full screen in a real terminal."""
 
-import os
 import threading
 
 from fakes.model_server import Call, Reply
+from fakes.terminal import is_alive
 
 CHECK = (
     'python -B -c \'import api; said = api.hello("Ada"); print("all well" if said == "Hello, Ada" else exit(said))\''
@@ -15,15 +15,7 @@ def edit(old, new, path="api.py"):
     return Call("edit", {"path": path, "edits": [{"old_text": old, "new_text": new}]})
 
 
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def test_what_is_typed_before_the_prompt_is_there_is_kept_and_sent(ouro):
+def test_keys_that_are_typed_before_the_prompt_are_sent(ouro):
     ouro.more = {"TEST_COLD_STARTS": "1"}
     terminal = ouro.start()
     terminal.send("say: typed ahead\rand more")
@@ -44,7 +36,7 @@ def test_an_answer_streams_in_as_markdown(ouro):
     assert not terminal.shows("```")
 
 
-def test_a_fault_is_mended_with_every_step_asked_for(ouro):
+def test_a_fault_is_fixed_with_a_question_before_each_change(ouro):
     ouro.server.script(
         [
             Call("read", {"path": "api.py"}),
@@ -55,7 +47,7 @@ def test_a_fault_is_mended_with_every_step_asked_for(ouro):
         ]
     )
     terminal = ouro.screen()
-    terminal.say("mend the greeting")
+    terminal.say("fix the greeting")
     terminal.answer("y", "Allow?  shell")
     terminal.until_shows("exit code 1", "hello Ada")
     terminal.until_shows("Allow?  edit", "return 'hello ' + name", "return 'Hello, ' + name")
@@ -130,7 +122,7 @@ def test_one_message_steers_the_turn_and_another_waits_for_the_next(ouro):
     assert third.prompt.endswith("then the next")
 
 
-def test_commands_answer_and_another_model_is_asked_from_then_on(ouro):
+def test_commands_work_and_the_next_request_goes_to_the_chosen_model(ouro):
     terminal = ouro.screen()
     terminal.say("say: one")
     terminal.until_shows("  one")
@@ -167,7 +159,7 @@ def test_the_window_is_made_very_small_and_large_again_while_an_answer_streams(o
     terminal.until(lambda: terminal.lines()[-1].startswith(" test-model") and terminal.lines()[0].startswith(" ouro"))
 
 
-def test_leaving_gives_the_terminal_back_and_says_how_to_go_on(ouro):
+def test_exit_restores_the_terminal_and_prints_the_resume_command(ouro):
     terminal = ouro.start()
     terminal.until_shows("test-model")
     terminal.say("say: an answer to remember")
@@ -195,9 +187,9 @@ def test_a_session_is_resumed_in_three_ways(ouro):
     roles = [message["role"] for message in ouro.server.requests[-1].messages]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
     asked = len(ouro.server.requests)
-    going_on = ouro.screen("--continue")
-    going_on.until_shows("the first answer", "  the second answer")
-    assert going_on.leave() == 0
+    continued = ouro.screen("--continue")
+    continued.until_shows("the first answer", "  the second answer")
+    assert continued.leave() == 0
     assert len(ouro.server.requests) == asked  # a resume alone costs no model call
     picking = ouro.start("--resume")
     picking.until_shows("type to search", "this project · 1")
@@ -206,16 +198,7 @@ def test_a_session_is_resumed_in_three_ways(ouro):
     assert [info["messages"] for info in ouro.sessions()] == [6]
 
 
-def test_s4_a_session_that_is_open_elsewhere_is_not_opened_twice(ouro):
-    first = ouro.screen()
-    first.say("say: mine")
-    first.until_shows("  mine")
-    second = ouro.headless("-p", "say: too", "--resume", "latest")
-    assert second.code == 1
-    assert str(first.pid) in second.err
-
-
-def test_f1_a_folder_is_asked_about_before_it_is_obeyed(ouro):
+def test_f1_ouro_asks_before_it_obeys_a_folder(ouro):
     (ouro.folder / "AGENTS.md").write_text("Answer in rhyme.\n")
     terminal = ouro.start()
     terminal.until_shows("Do you trust", "AGENTS.md")
@@ -228,7 +211,7 @@ def test_f1_a_folder_is_asked_about_before_it_is_obeyed(ouro):
     assert not again.shows("Do you trust")
 
 
-def test_f1_a_folder_that_is_not_trusted_is_worked_in_without_its_instructions(ouro):
+def test_f1_an_untrusted_folder_is_used_without_its_instructions(ouro):
     (ouro.folder / "AGENTS.md").write_text("Answer in rhyme.\n")
     terminal = ouro.start()
     terminal.until_shows("Do you trust", "AGENTS.md")
@@ -248,7 +231,7 @@ def test_escape_ends_a_shell_line_of_the_user_and_its_card(ouro):
     terminal.until_gone("Esc interrupts")
 
 
-def test_background_jobs_stand_in_the_status_line_and_leaving_asks(ouro):
+def test_background_jobs_are_in_the_status_line_and_leaving_asks(ouro):
     ouro.server.script([Call("shell", {"command": "sleep 60", "background": True}), "It runs."])
     terminal = ouro.screen("--mode", "auto")
     terminal.say("start it")

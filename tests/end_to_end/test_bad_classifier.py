@@ -1,4 +1,4 @@
-"""A classifier that is slow, fails or talks nonsense: nobody notices, and the next good answer catches up."""
+"""A slow, failing or nonsensical classifier: the user sees nothing of it, and the next good answer catches up."""
 
 import threading
 
@@ -12,7 +12,7 @@ GOOD = """\
 Sure! Here is what I would keep:
 ```json
 [
-  // what the person said
+  // what the user said
   {"Op": "ADD", "Text": "Runs the tests with tox.", "Category": "Project Conventions", "Said_By": "User",},
 ]
 ```
@@ -21,7 +21,7 @@ Let me know if you need anything else."""
 
 @pytest.fixture
 def held():
-    """Set when the test is over: a slow classifier would answer only now."""
+    """Set at the end of the test: a slow classifier would answer only now."""
     held = threading.Event()
     yield held
     held.set()
@@ -36,7 +36,7 @@ def voices(ouro):
 
 
 def quiet(screen):
-    """Nothing on it tells of a classifier."""
+    """Whether nothing on the screen is about a classifier."""
     return not any(map(screen.shows, ("Remembered", "lassifier", "teapot", "Error")))
 
 
@@ -70,5 +70,5 @@ def test_no_turn_exit_or_start_waits_and_the_next_good_answer_catches_up(ouro, v
     screen = ouro.screen()
     screen.say("good morning")
     screen.until_shows("Remembered (repo): Runs the tests with tox. · /memory undo ")
-    screen.until(lambda: all(any(words in each for each in voices.asked[before:]) for words in said))
+    screen.until(lambda: all(any(words in asked for asked in voices.asked[before:]) for words in said))
     assert screen.leave() == 0

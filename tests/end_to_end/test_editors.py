@@ -11,7 +11,7 @@ from fakes.model_server import Call
 from fakes.npm import program
 
 
-async def test_a_session_in_an_editor_goes_on_in_the_terminal(ouro):
+async def test_a_session_of_an_editor_continues_in_the_terminal(ouro):
     async with connected(ouro, editor := Editor("yes"), spawn=True) as connection:
         await connection.new()
         assert await connection.say("run: echo from the shell > made.txt\nsay: one") == "end_turn"
@@ -21,7 +21,7 @@ async def test_a_session_in_an_editor_goes_on_in_the_terminal(ouro):
 
 
 def test_a_client_on_the_command_line(ouro):
-    """acpx, of npm: one prompt with a command and a change of a file, both permitted by the client."""
+    """acpx, of npm: one prompt with a command and a file change, both permitted by the client."""
     version = subprocess.run([program("node"), "--version"], capture_output=True, text=True, check=True).stdout
     if int(version.lstrip("v").partition(".")[0]) < 22:
         pytest.skip("acpx needs node 22")

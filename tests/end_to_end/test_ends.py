@@ -1,4 +1,4 @@
-"""How ouro ends when it is not asked: killed, terminated, its window closed; what was on the screen comes back."""
+"""ouro is killed, terminated, suspended, or its window is closed; what was on the screen comes back."""
 
 import contextlib
 import os
@@ -9,16 +9,9 @@ import threading
 import pytest
 from fakes.model_server import Call, Reply
 from fakes.ouro_program import OuroTerminal
+from fakes.terminal import is_alive
 
 AT_WORK = "echo $$ > pid; sleep 300 & echo $! > child; wait"
-
-
-def is_gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def streaming(ouro, terminal):
@@ -61,7 +54,7 @@ def moment(request):
 
 
 def after(ouro):
-    """What the next start shows and sends."""
+    """The next start, after a first message."""
     ouro.server.script(lambda request: "Here again.")
     terminal = ouro.screen("--resume", "latest")
     terminal.until_shows("say: before", "the answer before")
@@ -71,7 +64,7 @@ def after(ouro):
 
 
 def is_still_there(ouro):
-    """Whether the next start, without a screen, sends what was said before."""
+    """Whether the next start, without a screen, sends the earlier messages."""
     ouro.server.script(lambda request: "Here again.")
     done = ouro.headless("-p", "go on", "--continue")
     return done.out == "Here again.\n" and "the answer before" in str(ouro.server.requests[-1].messages)
@@ -105,7 +98,7 @@ def test_s9_a_kill_at_any_moment_loses_nothing_that_was_shown_as_complete(ouro, 
         assert not (ouro.folder / "made").exists()
 
 
-def test_s3_a_torn_tail_is_said_and_the_rest_is_there(ouro):
+def test_s3_a_torn_tail_is_reported_and_the_rest_is_loaded(ouro):
     ouro.headless("-p", "say: before the answer before")
     ouro.headless("-p", "say: torn", "-c")
     (file,) = ouro.home.glob("sessions/*/session.yaml")
@@ -116,14 +109,14 @@ def test_s3_a_torn_tail_is_said_and_the_rest_is_there(ouro):
     assert list(file.parent.glob("*.torn*"))
 
 
-def test_s5_a_signal_ends_ouro_and_its_children_and_gives_the_terminal_back(ouro, moment):
+def test_s5_a_signal_ends_ouro_and_its_children_and_restores_the_terminal(ouro, moment):
     number = signal.SIGHUP if moment is idle else signal.SIGTERM
     terminal = begun(ouro)
     children = moment(ouro, terminal)
     terminal.signal(number)
     terminal.until(lambda: terminal.modes() == terminal.modes_before)
     assert terminal.end() == 128 + number
-    terminal.until(lambda: all(map(is_gone, children)))
+    terminal.until(lambda: not any(map(is_alive, children)))
     assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
     assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")
     assert is_still_there(ouro)
@@ -134,7 +127,7 @@ def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
     children = moment(ouro, terminal)
     terminal.hang_up()
     terminal.until(lambda: not terminal.child.isalive())
-    terminal.until(lambda: all(map(is_gone, children)))
+    terminal.until(lambda: not any(map(is_alive, children)))
     assert is_still_there(ouro)
 
 
@@ -176,7 +169,7 @@ def test_u7_ouro_is_suspended_and_brought_back_by_the_shell(ouro):
     assert terminal.shows("it has ended")
 
 
-def test_ctrl_c_in_the_editor_is_the_editors_and_the_draft_comes_back(ouro):
+def test_ctrl_c_in_the_editor_goes_to_the_editor_and_the_draft_comes_back(ouro):
     editor = ouro.home / "editor"
     editor.write_text("#!/bin/bash\ntrap 'echo \" and more\" >> $1' INT\necho editing\nread -r; read -r\n")
     editor.chmod(0o700)
@@ -191,7 +184,7 @@ def test_ctrl_c_in_the_editor_is_the_editors_and_the_draft_comes_back(ouro):
     assert terminal.leave() == 0
 
 
-def test_alt_enter_makes_a_new_line_where_the_terminal_sends_escape_return(ouro):
+def test_alt_enter_makes_a_new_line_if_the_terminal_sends_escape_return(ouro):
     terminal = ouro.screen()
     terminal.send("one\x1b\rtwo\x1b[27;2;13~three")
     terminal.until_shows("❯ one", "  two", "  three")
@@ -208,7 +201,7 @@ def test_the_first_start_welcomes_and_the_second_does_not(ouro):
     assert not again.shows("Welcome")
 
 
-def test_a_model_that_is_not_there_offers_those_that_are(ouro):
+def test_for_an_unknown_model_the_known_ones_are_offered(ouro):
     terminal = ouro.start("-m", "tset-model")
     terminal.until_shows("No model `tset-model`", "use openai/test-model", "use openai/other-model")
     terminal.press("\x1b[B\r", lambda: terminal.shows("other-model · ask"))

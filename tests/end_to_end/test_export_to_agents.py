@@ -25,7 +25,7 @@ DIFF = "--- api.py\n+++ api.py\n@@ -1 +1 @@\n-hi\n+ho"
 SAID = (
     user("Keep the parser fast."),
     assistant("It is fast."),
-    user("Mend api.py.", context="Date: 2026-11-22"),
+    user("Fix api.py.", context="Date: 2026-11-22"),
     Message("assistant", (Text("Looking."), ToolCall("1", "read", {"path": "a.py"}), ToolCall("2", "shell", {}))),
     tool(ToolReply("1", "read", "print('hi')"), ToolReply("2", "shell", "1 failed", failed=True)),
     assistant("", ToolCall("3", "edit", {"path": "api.py"})),
@@ -37,7 +37,7 @@ SAID = (
 )
 SUMMARY = CompactionRecord(20, at(2), (1, 2), (1,), "## Goal\nA fast parser.")
 SENT = (
-    "A fast parser.", "Keep the parser fast.", "Mend api.py.", "Looking.", "a.py", "print('hi')", "1 failed", DIFF,
+    "A fast parser.", "Keep the parser fast.", "Fix api.py.", "Looking.", "a.py", "print('hi')", "1 failed", DIFF,
     "And this picture?", base64.b64encode(PICTURE).decode(), "8 by 8", base64.b64encode(PICTURE).decode(),
     "A red dot.", "Go on.",
 )  # fmt: skip
@@ -45,7 +45,7 @@ SENT = (
 
 @pytest.mark.parametrize("model", ["anthropic/claude-sonnet-4-5", "openai/gpt-5"])
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-async def test_the_other_program_sends_all_that_was_said_and_done(agent, model, tmp_path):
+async def test_the_other_program_sends_all_messages_calls_and_results(agent, model, tmp_path):
     with ExitStack() as servers:
         found = programs(tmp_path, servers, PEERS, agent, mcp=False)
         if not found:

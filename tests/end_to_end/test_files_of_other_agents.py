@@ -1,4 +1,4 @@
-"""A repository set up for Claude Code and Codex: one trust question, then all of it works."""
+"""A repository with files for Claude Code and Codex: after one trust question all of them work."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
 
 @pytest.fixture
 def project(ouro):
-    """The program, in a repository with the files of a team."""
+    """The program, in a repository with such files."""
     hook = {"hooks": [{"type": "command", "command": f"touch {ouro.folder}/hooked"}]}
     command = "---\nargument-hint: [message]\n---\nCommit $1. !`echo from-shell` @docs/style.md"
     servers = {"demo": {"command": sys.executable, "args": [FAKE, json.dumps({"tools": ["echo"]})]}}
@@ -37,7 +37,7 @@ def sent(project) -> str:
     return json.dumps(project.server.requests[-1].body["messages"])
 
 
-def test_it_works_after_one_question(project):
+def test_all_files_work_after_one_trust_question(project):
     terminal = project.start(size=(40, 110))
     terminal.until_shows("Do you trust", "/git:commit, /ship", "skills: pdf", "hooks.PreToolUse: touch")
     terminal.press("\r", lambda: terminal.shows("test-model"))

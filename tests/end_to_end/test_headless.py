@@ -12,14 +12,14 @@ from fakes.model_server import Call, Reply, failure
 from fakes.ouro_program import ANTHROPIC, KEY, OuroProgram
 
 
-def test_an_answer_is_printed_and_what_went_on_is_told_beside_it(ouro):
+def test_the_answer_is_on_standard_output_and_progress_on_standard_error(ouro):
     done = ouro.headless("-p", "read: api.py")
     assert (done.code, done.err.splitlines()) == (0, ["✓ read api.py  5 lines"])
     assert done.out.startswith("Done: 1 tool call.")
     assert "\x1b" not in done.out + done.err
 
 
-def test_the_same_over_the_other_wire(ouro):
+def test_the_same_with_the_other_wire(ouro):
     done = ouro.headless("-m", ANTHROPIC, "-p", "read: api.py")
     assert (done.code, done.err) == (0, "✓ read api.py  5 lines\n")
     assert {request.wire for request in ouro.server.requests} == {"anthropic"}
@@ -33,7 +33,7 @@ def test_standard_input_is_the_prompt_or_its_material(ouro):
     assert prompts[1].endswith("some diff\n\nreview it")
 
 
-def test_a_new_session_begins_with_the_bytes_of_the_one_before_while_memory_is_the_same(ouro):
+def test_a_new_session_begins_with_the_same_bytes_until_memory_changes(ouro):
     def beginning(words):
         ouro.headless("-p", f"say: {words}")
         body = ouro.server.requests[-1].body
@@ -53,7 +53,7 @@ def test_a_new_session_begins_with_the_bytes_of_the_one_before_while_memory_is_t
     assert mark(first) != mark(third)
 
 
-def test_json_is_one_object_and_says_the_exit_code(ouro):
+def test_json_is_one_object_with_the_exit_code(ouro):
     done = ouro.headless("-p", "say: It greets.", "--output", "json")
     (result,) = done.lines
     duration = result.pop("duration_ms")
@@ -73,11 +73,11 @@ def test_json_is_one_object_and_says_the_exit_code(ouro):
     }
 
 
-def test_stream_json_tells_every_event_in_order(ouro):
+def test_stream_json_has_every_event_in_order(ouro):
     done = ouro.headless("-p", "read: api.py\nsay: It greets.", "--output", "stream-json")
     kinds = [line["type"] for line in done.lines]
-    told = [kind for kind, after in zip(kinds, [*kinds[1:], ""], strict=True) if kind != after]
-    assert told == [
+    distinct = [kind for kind, after in zip(kinds, [*kinds[1:], ""], strict=True) if kind != after]
+    assert distinct == [
         "session", "memory_loaded", "prompted", "replied", "usage_updated", "tool_started", "tool_finished",
         "text_delta", "replied", "usage_updated", "turn_finished", "result",
     ]  # fmt: skip
@@ -106,8 +106,8 @@ def test_a_session_is_resumed(ouro):
     done = ouro.headless("-p", "say: two", "--resume", "latest")
     again = ouro.headless("-p", "say: three", "--continue")
     assert (done.out, again.out) == ("two\n", "three\n")
-    told = [message for message in ouro.server.requests[-1].messages if message["role"] == "assistant"]
-    assert [message["content"] for message in told] == ["one", "two"]
+    answers = [message for message in ouro.server.requests[-1].messages if message["role"] == "assistant"]
+    assert [message["content"] for message in answers] == ["one", "two"]
     assert [info["messages"] for info in ouro.sessions()] == [6]
     by_start = ouro.headless("-p", "say: four", "--resume", ouro.sessions()[0]["id"][:6])
     assert by_start.out == "four\n"
@@ -153,12 +153,12 @@ def test_exit_code_3_without_a_model(ouro):
     assert "Traceback" not in done.err
 
 
-def test_exit_code_3_for_a_model_that_is_not_there(ouro):
+def test_exit_code_3_for_an_unknown_model(ouro):
     done = ouro.headless("-p", "hello", "-m", "nosuch")
     assert (done.code, done.out) == (3, "")
 
 
-def test_a_model_that_is_not_there_is_told_with_the_place_that_names_it(ouro):
+def test_the_error_for_an_unknown_model_names_the_file_that_names_it(ouro):
     (ouro.home / "config.yaml").write_text("effort: off\nmodel: nosuch\n")
     done = ouro.headless("-p", "hello")
     assert (done.code, done.out) == (3, "")
@@ -169,7 +169,7 @@ def test_a_model_that_is_not_there_is_told_with_the_place_that_names_it(ouro):
     assert "`default` of models.yaml: No model `nosuch`." in ouro.headless("-p", "hello").err
 
 
-def test_exit_code_3_for_a_key_that_is_not_accepted(ouro):
+def test_exit_code_3_for_a_refused_key(ouro):
     ouro.server.script(lambda request: failure(401, f"Incorrect API key provided: {KEY}", code="invalid_api_key"))
     done = ouro.headless("-p", "hello")
     assert (done.code, done.out) == (3, "")
@@ -183,7 +183,7 @@ def test_exit_code_4_when_the_turns_are_used_up(ouro):
     assert len(ouro.server.requests) == 2
 
 
-def test_exit_code_5_when_something_would_have_to_be_asked(ouro):
+def test_exit_code_5_when_a_call_needs_approval(ouro):
     done = ouro.headless("-p", "run: touch made.txt")
     assert done.code == 5
     assert not (ouro.folder / "made.txt").exists()
@@ -227,7 +227,7 @@ def test_f1_nothing_of_a_folder_is_executed_or_obeyed_before_it_is_trusted(ouro,
 
 
 def interrupted(ouro: OuroProgram, *numbers: signal.Signals) -> subprocess.Popen:
-    """ouro, stopped in the middle of an answer."""
+    """ouro after these signals in the middle of an answer."""
     hold = threading.Event()
     ouro.server.script([Reply("The first half. The second half.", hold=hold, after=4)])
     process = ouro.begin("-p", "hello", "--output", "stream-json", text=True)
@@ -241,7 +241,7 @@ def interrupted(ouro: OuroProgram, *numbers: signal.Signals) -> subprocess.Popen
     return process
 
 
-def test_exit_code_130_after_ctrl_c_and_what_came_is_kept(ouro):
+def test_exit_code_130_after_ctrl_c_and_the_partial_answer_is_saved(ouro):
     process = interrupted(ouro, signal.SIGINT)
     assert process.returncode == 130
     assert "Traceback" not in process.stderr.read()
@@ -253,7 +253,7 @@ def test_exit_code_143_and_129_after_sigterm_and_sighup(ouro):
     assert interrupted(ouro, signal.SIGHUP).returncode == 129
 
 
-def test_a_reader_that_goes_away_ends_ouro_quietly(ouro):
+def test_a_closed_output_pipe_ends_ouro_without_a_traceback(ouro):
     ouro.server.script([Reply("word " * 50_000)])
     process = ouro.begin("-p", "hello", "--output", "stream-json", text=True)
     process.stdout.readline()
@@ -262,7 +262,7 @@ def test_a_reader_that_goes_away_ends_ouro_quietly(ouro):
     assert "Traceback" not in process.stderr.read()
 
 
-def test_u7_closed_standard_streams_are_no_fault(ouro):
+def test_u7_closed_standard_streams_are_accepted(ouro):
     command = " ".join([*ouro.command("-p", "'say: hi'"), "<&- >&- 2>&-"])
     code = subprocess.run(
         ["sh", "-c", command], cwd=ouro.folder, env=ouro.environment, timeout=30, check=False
@@ -277,7 +277,7 @@ def test_u7_without_a_terminal_or_on_a_dumb_one_there_is_no_full_screen(ouro):
     assert "Traceback" not in piped.err
 
 
-def test_a_schema_is_held(ouro):
+def test_the_answer_matches_the_schema(ouro):
     (ouro.folder / "schema.json").write_text('{"type": "object", "required": ["city"]}')
     ouro.server.script(["no json", '{"city": "Rome"}'])
     done = ouro.headless("-p", "where?", "--schema", "schema.json", "--output", "json")
@@ -294,7 +294,7 @@ def test_nothing_outside_ouros_home_is_written_by_a_session(ouro):
     assert loose == []
 
 
-def test_tool_calls_that_are_nonsense_are_answered_and_the_turn_goes_on(ouro):
+def test_invalid_tool_calls_get_errors_and_the_turn_continues(ouro):
     ouro.server.script(
         [Reply(calls=[Call("nosuch", {}), Call("read", "{not json"), Call("read", {"path": 7})]), "Well."]
     )

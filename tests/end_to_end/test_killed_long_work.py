@@ -1,12 +1,13 @@
-"""`kill -9` in the middle of long work on memory: nothing is lost, nothing comes twice, and the next run goes on."""
+"""`kill -9` during long work on memory: nothing is lost or done twice, and the next run continues."""
 
 import json
 import threading
+import time
 
 import pytest
 from fakes.classifier import add
 from fakes.model_server import Reply
-from fakes.old_sessions import old_session
+from fakes.stored_sessions import old_session
 
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
 from ouro.memory.long_term.store import repo_store
@@ -21,14 +22,14 @@ PAIRS = {
 
 
 class Work:
-    """A subcommand whose model answers the first request and holds the second; and what is in the folder."""
+    """A subcommand whose model answers the first request and holds the second; and the notes in the folder."""
 
     def __init__(self, ouro, answer, *command):
         self.ouro, self.command = ouro, ["memory", *command, "--yes"]
         self.folder = ouro.folder / ".ouro" / "memory"
         self.held = threading.Event()
         self.asked: list[str] = []
-        """About what, in order."""
+        """The subjects of the requests, in order."""
 
         def talk(request):
             about = next(word for word in PAIRS if word in request.prompt)
@@ -38,14 +39,14 @@ class Work:
         ouro.server.script(talk)
 
     def kill(self, moment):
-        """Run it, and kill it while the second answer is waited for, or as soon as that is being written."""
+        """Run it, and kill it while it waits for the second answer, or as soon as it writes that answer."""
         process = self.ouro.begin(*self.command)
         self.ouro.server.wait_asked(2)
         if moment == "writing":
             before = {*self.folder.iterdir()}
             self.held.set()
             while {*self.folder.iterdir()} == before:
-                pass
+                time.sleep(0.0005)
         process.kill()
         process.wait()
         self.held.set()
@@ -57,11 +58,11 @@ class Work:
         return done.out
 
     def texts(self, *, archived=False, heads=False):
-        """What notes say: those in use, those of the archive, or the last ones of their chains."""
+        """The texts of notes: those in use, those of the archive, or the last ones of their chains."""
         paths = (self.folder / "archive" if archived else self.folder).glob("mem_*.md")
         found = [parse_note(path.name, path.read_text()).note for path in paths]
-        gone = {each.supersedes for each in found} if heads else set()
-        return [each.text for each in found if each.id not in gone]
+        superseded = {note.supersedes for note in found} if heads else set()
+        return [note.text for note in found if note.id not in superseded]
 
 
 @pytest.fixture

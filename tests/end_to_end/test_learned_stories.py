@@ -1,4 +1,4 @@
-"""The five use cases of notes: said in one session, captured by itself, and before the model in a later one."""
+"""The use cases of notes: said in one session, captured automatically, and sent to the model in a later one."""
 
 import subprocess
 
@@ -22,7 +22,7 @@ def voices(ouro):
 
 
 def wide(ouro):
-    """A screen on which what is said of a note stands on one line."""
+    """A screen on which the message about a note is one line."""
     return ouro.screen(size=(30, 140))
 
 
@@ -35,7 +35,7 @@ def last_words(request):
 
 
 def notes(folder):
-    """Those that are kept in a folder, by text."""
+    """The notes of a folder, by text."""
     found = [parse_note(path.name, path.read_text()).note for path in folder.glob("mem_*.md")]
     return {note.text: note for note in found}
 
@@ -48,8 +48,8 @@ def of_repository(folder):
     return notes(folder / ".ouro" / "memory")
 
 
-def test_a_preference(ouro, voices):
-    """Captured by its cadence; the later session is one at a screen, which shows its source."""
+def test_a_preference_in_two_repositories(ouro, voices, tmp_path):
+    """Captured after a turn; the screen of a later session shows its source, and another repository has it, too."""
     cadence(ouro, 1)
     text = "Answers in German, code comments in English."
     voices.answer = [add(text, "coding-preferences")]
@@ -69,9 +69,16 @@ def test_a_preference(ouro, voices):
     assert screen.leave() == 0
     assert (of_user(ouro), (ouro.home / "memory" / "preferences.md").read_text()) == ({}, f"- {text}\n")
 
+    first, ouro.folder = ouro.folder, tmp_path / "other"
+    ouro.folder.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=ouro.folder, check=True)
+    ouro.headless("-p", "write a function")
+    assert f"- {text}" in content(voices.said[-1].messages[0])
+    assert (of_repository(first), of_repository(ouro.folder)) == ({}, {})
+
 
 def test_a_convention_of_a_project(ouro, voices):
-    """Said where nothing is captured; the next session that starts catches up, and the one after it knows."""
+    """Said in a run that captures nothing; the next session captures it, and the one after it recalls it."""
     text = "Every handler in api.py is tested by `pytest tests/test_api.py`."
     voices.answer = [add(text)]
     assert ouro.headless("-p", "in this repo every handler in api.py is tested by tests/test_api.py").code == 0
@@ -92,7 +99,7 @@ def test_a_convention_of_a_project(ouro, voices):
 
 
 def test_a_decision_and_its_reversals(ouro, voices):
-    """Taken up from an earlier session, reversed before a compaction, and once more before the end."""
+    """Captured from an earlier session, reversed before a compaction, and once more before the end."""
     first = "User updates in users.py take row locks."
     second = "User updates use optimistic locking: row locks timed out under load."
     third = "User updates take row locks again, with a timeout of 50 ms: retries starved."
@@ -132,38 +139,20 @@ def test_a_decision_and_its_reversals(ouro, voices):
     assert talk.say("which locking do user updates use?") == {now.id: "loaded"}
     talk.end()
 
-    told = voices.last
-    assert [each.trigger for each in sorted(of_repository(ouro.folder).values(), key=lambda each: each.version)] == [
+    sent = voices.last
+    assert [note.trigger for note in sorted(of_repository(ouro.folder).values(), key=lambda note: note.version)] == [
         "session-end",
         "compaction",
         "session-end",
     ]
-    assert told.count("[mem_") == 1
-    assert f"[{now.id}] (repo · architectural-decisions · the user said, " in told
-    assert f"changed 2 times) {third}" in told
-    assert told.index(third) < told.index(f"): {second}") < told.index(f"): {first}")
+    assert sent.count("[mem_") == 1
+    assert f"[{now.id}] (repo · architectural-decisions · the user said, " in sent
+    assert f"changed 2 times) {third}" in sent
+    assert sent.index(third) < sent.index(f"): {second}") < sent.index(f"): {first}")
 
 
-def test_a_personal_style_in_two_repositories(ouro, voices, tmp_path):
-    cadence(ouro, 1)
-    text = "Likes early returns and short functions."
-    voices.answer = [add(text, "coding-preferences")]
-    screen = wide(ouro)
-    screen.say("i like early returns and short functions")
-    screen.until_shows(f"Remembered (user): {text} · /memory undo ")
-    screen.leave()
-
-    first, ouro.folder = ouro.folder, tmp_path / "other"
-    ouro.folder.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=ouro.folder, check=True)
-    ouro.headless("-p", "write a function")
-    assert f"- {text}" in content(voices.said[-1].messages[0])
-    assert (ouro.home / "memory" / "preferences.md").read_text() == f"- {text}\n"
-    assert (of_repository(first), of_repository(ouro.folder)) == ({}, {})
-
-
-def test_a_correction_that_is_not_made_again(ouro, voices):
-    """The model edits what is generated until it is told not to; in a later session it knows."""
+def test_a_correction_is_applied_in_a_later_session(ouro, voices):
+    """The model edits a generated file until the user corrects it; in a later session it uses the generator."""
     (ouro.folder / "schema.py").write_text("TABLES = []\n")
     text = "Do not edit schema.py by hand: it is generated by `make schema`."
     voices.answer = lambda asked: [add(text, "corrections")] if "never edit" in asked else []
@@ -197,7 +186,7 @@ def test_a_correction_that_is_not_made_again(ouro, voices):
     assert "by hand" not in (ouro.folder / "schema.py").read_text()
 
 
-def test_a_contradiction_that_is_for_this_project_only(ouro, voices, tmp_path):
+def test_a_contradiction_for_this_project_only(ouro, voices, tmp_path):
     cadence(ouro, 1)
     old, new = "Writes commit messages in German.", "Writes commit messages in English."
 

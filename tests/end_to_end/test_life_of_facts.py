@@ -15,7 +15,7 @@ _IN_REQUEST = re.compile(r"^ +• (?:loaded · \d+ tokens · )?(.+?)(?: · says 
 
 
 def small_model(request: Request) -> str:
-    """A small classifier that keeps every sentence; turns are answered with their number of messages."""
+    """A small classifier that accepts every sentence; a turn is answered with its number of messages."""
     said = request.messages[-1]["content"]
     if said.startswith("The sentence: "):
         return json.dumps({"kind": "fact"})
@@ -23,7 +23,7 @@ def small_model(request: Request) -> str:
 
 
 class Machine:
-    """A home and a clone, with a terminal for each session; both memories are synchronized before and after it."""
+    """A home and a clone; each session has a terminal, and both memories are synchronized before and after it."""
 
     def __init__(self, server, root, monkeypatch) -> None:
         self.home, self.remotes, self.monkeypatch = root / "home", root.parent, monkeypatch
@@ -38,7 +38,7 @@ class Machine:
         (self.home / "models.yaml").write_text(json.dumps(models))
 
     def play(self, text: str, noticed: str = "Heard 2.") -> list[str]:
-        """A session with this message, until that is shown; returns what its receipt says was in the request."""
+        """Run a session with this message until `noticed` is shown; returns the entries of its receipt."""
         self.monkeypatch.setenv("OURO_HOME", str(self.home))
         screen = self.program.start("--plain", size=(60, 120))
         screen.until_shows("›")
@@ -71,7 +71,7 @@ def machines(model_server, tmp_path, monkeypatch):
         machine.program.close()
 
 
-def test_three_facts_live_over_five_sessions_and_two_machines(machines, model_server):
+def test_three_facts_over_five_sessions_and_two_machines(machines, model_server):
     one, two = machines
     assert one.play(PREFERENCE, f"Remembered (user): {PREFERENCE}") == []
     assert one.play(OLD, f"Remembered (repo): {OLD}") == [PREFERENCE]

@@ -51,7 +51,7 @@ def test_a_tool_is_found_called_and_in_the_request_of_the_next_session(configure
 
 
 def test_the_cached_prefix_stays_while_servers_come_and_change(ouro):
-    """Above the budget: what is searched, and a server that changes its tools, changes no byte of what was sent."""
+    """Above the budget: a search, and a server that changes its tools, change no byte of what was sent."""
     args = [FAKE, json.dumps({"tools": ["echo", "change"]})]
     mcp = {"tool_budget_tokens": 1, "servers": {"demo": {"command": sys.executable, "args": args}}}
     (ouro.home / "config.yaml").write_text(yaml.safe_dump({"mcp": mcp}))
@@ -68,16 +68,13 @@ def test_the_cached_prefix_stays_while_servers_come_and_change(ouro):
         assert tools in later
 
 
-def test_a_call_is_asked_and_refused_without_a_user(configured):
-    configured.server.script([Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "no"}}), "Refused."])
+def test_without_a_user_a_call_is_refused_and_a_deny_rule_applies_by_either_name(configured):
+    call = Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "no"}})
+    configured.server.script([call, "Refused."])
     done = configured.headless("-p", "echo it", "--output", "json")
-    assert done.lines[0]["refused"], done
-    assert "mcp(demo.echo)" in str(done.lines[0]["refused"])
-
-
-def test_a_deny_rule_holds_by_either_name(configured):
+    assert "mcp(demo.echo)" in str(done.lines[0]["refused"]), done
     for rule in ("mcp(demo.echo)", "mcp__demo__*"):
-        configured.server.script([Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "no"}}), "No."])
+        configured.server.script([call, "No."])
         configured.headless("--mode", "auto", "--deny", rule, "-p", "echo it")
         assert "forbids" in configured.server.requests[-1].results[-1]
 
@@ -95,7 +92,7 @@ def test_e4_f1_a_server_of_a_project_runs_only_after_trust(ouro):
     assert mark.exists()
 
 
-def test_a_question_shows_what_is_called_and_always_is_remembered(configured):
+def test_a_question_shows_the_call_and_always_is_saved(configured):
     configured.server.script([
         Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "heron"}}), "One.",
         Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "egret"}}), "Two.",
@@ -110,7 +107,7 @@ def test_a_question_shows_what_is_called_and_always_is_remembered(configured):
     assert terminal.leave() == 0
 
 
-def test_a_resource_goes_with_the_message_and_is_not_remembered_as_the_users(configured):
+def test_a_resource_is_sent_with_the_message_and_does_not_count_as_the_users_words(configured):
     memory = configured.home / "memory" / "facts.md"
     write = Call("write", {"path": str(memory), "content": "- The content of note://one is final.\n"})
     configured.server.script([write, "Noted."])
@@ -120,7 +117,7 @@ def test_a_resource_goes_with_the_message_and_is_not_remembered_as_the_users(con
     assert "final" not in configured.headless("memory", "show", "facts").out  # it waits for the user's approval
 
 
-def test_a_prompt_of_a_server_is_a_command_without_a_screen_too(configured):
+def test_a_prompt_of_a_server_is_a_command_also_in_headless_mode(configured):
     """It is called before the server is connected."""
     configured.server.script(["It rises."])
     assert configured.headless("-p", "/demo:explain yeast").out == "It rises.\n"

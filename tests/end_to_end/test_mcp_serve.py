@@ -1,4 +1,4 @@
-"""`ouro mcp serve` with the client of the SDK: other agents search, read and propose memory."""
+"""`ouro mcp serve` with the client of the SDK: other agents search and read memory, and propose entries."""
 
 import subprocess
 
@@ -11,7 +11,7 @@ from mcp.types import Implementation, TextContent
 
 @pytest.fixture
 def remembers(ouro):
-    """The program, with two things remembered."""
+    """The program with two entries in memory."""
     for text in ("Answer in German.", "The parser in api.py caches by content hash."):
         assert ouro.headless("memory", "remember", "--scope", "user", text).code == 0
     return ouro
@@ -46,7 +46,7 @@ async def test_memory_is_searched_and_read(remembers):
         assert "There is no entry mem_nothing" in await ask(client, "memory_read", is_error=True, entry="mem_nothing")
         can = client.server_capabilities
         assert can.resources is not None
-        assert (can.resources.subscribe, can.resources.list_changed) == (False, False)  # it tells of no change
+        assert (can.resources.subscribe, can.resources.list_changed) == (False, False)  # it announces no changes
         listed = {str(item.uri) for item in (await client.list_resources()).resources}
         assert listed == {"memory://user/preferences.md", f"memory://{note}"}
         (content,) = (await client.read_resource("memory://user/preferences.md")).contents
@@ -55,21 +55,21 @@ async def test_memory_is_searched_and_read(remembers):
             await client.read_resource("memory://mem_nothing")
 
 
-async def test_what_a_client_wants_remembered_waits_for_the_user(remembers):
+async def test_an_entry_of_a_client_waits_for_approval(remembers):
     """R6: its words are not the user's."""
     async with connect(remembers) as client:
-        told = await ask(client, "memory_remember", text="I deploy on Tuesdays.")
-        assert "Waiting for approval" in told
+        answer = await ask(client, "memory_remember", text="I deploy on Tuesdays.")
+        assert "Waiting for approval" in answer
         assert "Already remembered" in await ask(client, "memory_remember", text="Answer in German.")
         assert "Tuesdays" not in await ask(client, "memory_read", entry="")
-        pending = told.partition("memory accept ")[2].partition("`")[0]
-        # A session of ouro accepts it meanwhile; the server reads the files as they are now.
+        pending = answer.partition("memory accept ")[2].partition("`")[0]
+        # ouro accepts it meanwhile; the server reads the current files.
         assert remembers.headless("memory", "accept", pending).code == 0
         assert "I deploy on Tuesdays." in await ask(client, "memory_read", entry="")
     assert "Ouro-Client: claude-code" in last_commit(remembers)
 
 
-async def test_a_client_that_is_allowed_needs_no_approval(remembers):
+async def test_an_allowed_client_needs_no_approval(remembers):
     (remembers.home / "config.yaml").write_text(yaml.safe_dump({"mcp": {"remember": ["cursor"]}}))
     async with connect(remembers, "cursor") as client:
         assert "Remembered in " in await ask(client, "memory_remember", text="I deploy on Tuesdays.")

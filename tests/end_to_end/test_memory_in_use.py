@@ -8,13 +8,13 @@ from benchmarks.memory_in_use.stories import SETS, VISIBLE
 
 @pytest.fixture(autouse=True)
 def _no_hurry(monkeypatch):
-    """Recall may take its time: on a busy machine its first turn, which imports, does."""
+    """Recall has no time limit here: its first turn imports modules, which takes long on a busy machine."""
     for limit in ("LOCAL_TIMEOUT", "INDEX_TIMEOUT", "VECTOR_TIMEOUT"):
         monkeypatch.setattr(f"ouro.memory.long_term.recall.turn_recall.{limit}", 30.0)
 
 
 @pytest.mark.parametrize("story", VISIBLE, ids=lambda story: story.name)
-async def test_what_was_said_is_captured_and_delivered(story, home, tmp_path):
+async def test_a_statement_is_captured_and_delivered(story, home, tmp_path):
     found = await run_story(story, scripted, tmp_path)
     assert (found.captured, found.placed, found.delivered, found.delivered_elsewhere) == (True, True, True, False)
 

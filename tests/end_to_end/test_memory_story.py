@@ -1,4 +1,4 @@
-"""A preference's life: told, written by the model's own tools, kept over kill -9, edited by hand, undone."""
+"""The life of a preference: written by the model's own tools, killed with SIGKILL, edited by hand, resumed."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 from fakes.knowledge import git_held
 from fakes.model_server import Call, Reply
+from fakes.talk import Talk
 
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.scope import open_scopes
@@ -27,34 +28,6 @@ def write(path, text):
 
 def commit(folder, subject):
     return f'run: git -C "{folder}" add -A && git -C "{folder}" commit -m "{subject}"'
-
-
-class Talk:
-    """`ouro -p` in JSON lines, as a program that stays open."""
-
-    def __init__(self, ouro, *arguments):
-        self.process = ouro.begin(
-            "-p", "--input", "stream-json", "--output", "stream-json", *arguments, stdin=subprocess.PIPE, text=True
-        )
-
-    def say(self, text):
-        self.process.stdin.write(json.dumps({"type": "user", "text": text}) + "\n")
-        self.process.stdin.flush()
-
-    def until(self, kind):
-        """The events up to one of that kind."""
-        events = []
-        for line in self.process.stdout:
-            events.append(json.loads(line))
-            if events[-1]["type"] == kind:
-                return events
-        raise AssertionError(f"no {kind} in {[each['type'] for each in events]}")
-
-    def end(self):
-        self.process.stdin.close()
-        events = [json.loads(line) for line in self.process.stdout]
-        assert self.process.wait(20) == 0
-        return events
 
 
 @pytest.fixture
@@ -74,8 +47,8 @@ def git(folder, *arguments):
     return subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def test_a_preference_told_once_lives_on(ouro, folder):
-    # 1: told, written with the file tool, committed in the shell; nothing is asked
+def test_a_preference_survives_a_kill_an_edit_and_a_resume(ouro, folder):
+    # 1: written with the file tool and committed in the shell, without a question
     done = ouro.headless(
         "-p", lines_of("From now on answer in German.", write(folder / "preferences.md", "- Answer in German.\n"),
                        commit(folder, "Answer in German")),
@@ -85,10 +58,10 @@ def test_a_preference_told_once_lives_on(ouro, folder):
     assert git(folder, "log", "--format=%s") == "Answer in German\n"
     assert "Nothing is remembered yet." in block_of(ouro.server.requests[0])
 
-    # 2: it is in the prompt; another one is written and ouro is killed before the turn has ended
+    # 2: it is in the prompt; another one is written, and ouro is killed during the turn
     before = len(ouro.server.requests)
     talk = Talk(ouro, "--mode", "auto")
-    talk.say(lines_of("I work with uv.", write(folder / "facts.md", "- Works with uv.\n"), "run: sleep 60"))
+    talk.send(lines_of("I work with uv.", write(folder / "facts.md", "- Works with uv.\n"), "run: sleep 60"))
     while not any(event["type"] == "tool_started" and "sleep" in event["title"] for event in
                   talk.until("tool_started")):  # fmt: skip
         pass
@@ -96,10 +69,10 @@ def test_a_preference_told_once_lives_on(ouro, folder):
     os.kill(talk.process.pid, signal.SIGKILL)
     talk.process.wait()
 
-    # 3: both are in the prompt; one is edited by hand meanwhile and reaches the model as a change, once
+    # 3: both are in the prompt; an edit by hand is sent to the model once, as a change
     before = len(ouro.server.requests)
     talk = Talk(ouro)
-    talk.say("say: hello")
+    talk.send("say: hello")
     opened = talk.until("result")
     loaded = next(event for event in opened if event["type"] == "memory_loaded")
     assert [(each["file"], each["state"]) for each in loaded["entries"]] == [
@@ -107,10 +80,10 @@ def test_a_preference_told_once_lives_on(ouro, folder):
         ("facts.md", "loaded"),
     ]
     (folder / "preferences.md").write_text("- Answer in French.\n")
-    talk.say("say: bonjour")
+    talk.send("say: bonjour")
     told = talk.until("result")
     assert [event["origin"] for event in told if event["type"] == "core_changed"] == ["outside"]
-    talk.say("say: au revoir")
+    talk.send("say: au revoir")
     talk.until("result")
     talk.end()
     first, second, third = ouro.server.requests[before:]
@@ -120,13 +93,13 @@ def test_a_preference_told_once_lives_on(ouro, folder):
     assert "French" not in json.dumps(third.messages[-1])
     assert system_of(first) == system_of(second) == system_of(third)
 
-    # and when it is resumed, the prefix is still the same, byte for byte
+    # after a resume the prefix is the same, byte for byte
     ouro.headless("-p", "say: again", "--resume", "latest")
     again = ouro.server.requests[-1]
     assert system_of(again) == system_of(first)
     assert json.dumps(again.messages)[: len(json.dumps(third.messages)) - 1] == json.dumps(third.messages)[:-1]
 
-    # a new session begins with what counts now
+    # a new session begins with the current memory
     ouro.headless("-p", "say: new")
     assert "| - Answer in French." in block_of(ouro.server.requests[-1])
     assert "German" not in block_of(ouro.server.requests[-1])
@@ -154,7 +127,7 @@ def test_what_a_file_of_the_repository_says_is_not_remembered(ouro, folder):
 
 @pytest.fixture
 def remembered(ouro):
-    """Opens the user's memory as the next start does."""
+    """A function that opens the user's memory as the next start does."""
 
     def open_again():
         scopes = open_scopes([user_store(ouro.home / "memory", ouro.home / "history.git", lambda _: "")])
@@ -167,11 +140,11 @@ def remembered(ouro):
 
 @contextmanager
 def said_while_held(ouro, said, *steps):
-    """What says this; another ouro commits from behind the last of these calls of the model on."""
+    """A session with this message; after the last of these calls of the model, another ouro holds the commit lock."""
     answer = threading.Event()
     ouro.server.script([*(Reply(calls=[step]) for step in steps), Reply("Noted.", hold=answer, after=0)])
     talk = Talk(ouro)
-    talk.say(said)
+    talk.send(said)
     end = time.monotonic() + 20
     while len(ouro.server.requests) <= len(steps):
         assert time.monotonic() < end, "the calls have not ended"
@@ -181,7 +154,7 @@ def said_while_held(ouro, said, *steps):
         yield talk
 
 
-def test_what_a_turn_wrote_is_committed_after_its_end_and_told_before_its_result(ouro, folder, remembered):
+def test_what_a_turn_wrote_is_committed_after_its_end_and_before_its_result(ouro, folder, remembered):
     wrote = Call("write", {"path": str(folder / "preferences.md"), "content": "- Use ruff.\n"})
     with said_while_held(ouro, "Use ruff.", wrote) as talk:
         assert "core_changed" not in {event["type"] for event in talk.until("turn_finished")}
@@ -210,14 +183,14 @@ def test_killed_between_the_end_of_a_turn_and_its_commit_nothing_is_lost(ouro, f
 
 
 @pytest.mark.parametrize("flag", ["--no-memory", "--ephemeral"])
-def test_without_memory_nothing_of_it_is_read_or_told(ouro, folder, flag):
+def test_without_memory_nothing_is_read_or_sent(ouro, folder, flag):
     folder.mkdir()
     (folder / "facts.md").write_text("- Works with uv.\n")
     ouro.headless("-p", "say: hello", flag)
     assert "long_term_memory" not in system_of(ouro.server.requests[-1])
 
 
-def test_what_was_put_there_from_outside_is_shown_on_the_screen_and_kept_by_one_key(ouro, folder):
+def test_a_change_from_outside_is_shown_and_accepted_with_one_key(ouro, folder):
     folder.mkdir(parents=True)
     (folder / "facts.md").write_text("- Works with uv.\n")
     terminal = ouro.screen()

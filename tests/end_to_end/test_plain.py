@@ -1,10 +1,10 @@
-"""The plain prompt, in a real terminal: chosen by flag, and where the terminal can do no more."""
+"""The plain prompt in a real terminal: with the flag, and on a dumb terminal."""
 
-import os
 import signal
 
 import pytest
 from fakes.model_server import Call, Reply
+from fakes.terminal import is_alive
 
 
 def test_a_conversation_at_the_plain_prompt_is_resumed(ouro):
@@ -24,7 +24,7 @@ def test_a_conversation_at_the_plain_prompt_is_resumed(ouro):
 
 
 @pytest.mark.parametrize(("seconds", "rings"), [("1", True), ("0", False)])
-def test_the_settings_of_the_status_line_and_the_bell_hold_here(ouro, seconds, rings):
+def test_the_settings_of_the_status_line_and_the_bell_apply(ouro, seconds, rings):
     ouro.server.script([Reply("Soon done.", delay=1.3)])
     ouro.more = {"OURO_TUI_STATUS": "mode, model", "OURO_TUI_NOTIFY_SECONDS": seconds}
     terminal = ouro.start("--plain")
@@ -46,7 +46,7 @@ def test_s5_a_signal_ends_the_plain_prompt_and_what_it_runs(ouro, number):
     terminal.signal(number)
     terminal.until(lambda: terminal.modes() == terminal.modes_before)
     assert terminal.end() == 128 + number
-    terminal.until(lambda: is_gone(pid))
+    terminal.until(lambda: not is_alive(pid))
     assert ouro.sessions()[0]["messages"] >= 2
 
 
@@ -60,11 +60,3 @@ def test_u7_a_dumb_terminal_gets_lines_and_no_sequences(ouro):
     terminal.send("\x04")
     assert terminal.end() == 0
     assert b"\x1b" not in terminal.raw
-
-
-def is_gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False

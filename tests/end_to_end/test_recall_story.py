@@ -1,5 +1,6 @@
-"""Notes come back when they matter, no matter who wrote them: capture, an editor, git, another session."""
+"""Notes are recalled for messages that need them, whoever wrote them: an editor, git, a package."""
 
+import itertools
 import json
 
 import pytest
@@ -34,7 +35,7 @@ def here(ouro):
     return ouro.folder / ".ouro" / "memory"
 
 
-def test_notes_that_are_edited_deleted_and_found_anew_are_right_at_the_next_turn(ouro, own):
+def test_each_turn_uses_the_notes_as_they_are_now_and_keeps_the_cached_prefix(ouro, own):
     talk = Talk(ouro)
     assert talk.say("say: how long do sourdough loaves rise?") == {}
 
@@ -52,35 +53,11 @@ def test_notes_that_are_edited_deleted_and_found_anew_are_right_at_the_next_turn
     assert talk.say("say: sourdough loaves, how long do they rise?") == {}
     talk.end()
 
-
-def test_the_cached_prefix_stays_byte_for_byte(ouro, own):
-    talk = Talk(ouro)
-    talk.say("say: hello there")
-    put(own, BREAD)
-    assert talk.say("say: how long do sourdough loaves rise?") == {BREAD.id: "loaded"}
-    talk.say("say: thank you")
-    talk.end()
-
-    first, second, third = (json.dumps(each.messages)[:-1] for each in ouro.server.requests)
-    assert second.startswith(first)
-    assert third.startswith(second)
+    sent = [json.dumps(request.messages)[:-1] for request in ouro.server.requests]
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(sent))
 
 
-def test_a_session_keeps_what_was_recalled_and_shows_it_again(ouro, own):
-    talk = Talk(ouro)
-    talk.say("say: hello there")
-    put(own, BREAD)
-    talk.say("say: how long do sourdough loaves rise?")
-    talk.end()
-
-    screen = ouro.screen("--resume", "latest")
-    screen.until_shows("1 memory · Ctrl+Y")
-    screen.say("say: sourdough loaves of rye, how long do they rise?")
-    screen.until_shows("of rye, how long do they rise?", "ask")
-    screen.leave()
-
-
-def test_the_screen_shows_the_notes_of_the_last_message(ouro, own):
+def test_the_screen_shows_the_notes_of_the_last_message_and_a_resume_shows_them_again(ouro, own):
     screen = ouro.screen()
     screen.say("say: hello there")
     screen.until_shows("  hello there")
@@ -91,11 +68,17 @@ def test_the_screen_shows_the_notes_of_the_last_message(ouro, own):
     screen.send("\x19")
     screen.until_shows("loaded with the last message", "Sourdough loaves rise", "says")
     screen.send("\x1b")
-    screen.until(lambda: not screen.shows("[receipt]"))
+    screen.until_gone("[receipt]")
     screen.leave()
 
+    again = ouro.screen("--resume", "latest")
+    again.until_shows("1 memory · Ctrl+Y")
+    again.say("say: sourdough loaves of rye, how long do they rise?")
+    again.until_shows("of rye, how long do they rise?", "ask")
+    again.leave()
 
-def test_notes_that_a_package_planted_wait_for_the_user(ouro, here):
+
+def test_notes_that_a_package_planted_wait_for_approval(ouro, here):
     put(here, LOCKS)
     talk = Talk(ouro, "--trust")
     assert talk.say("say: optimistic locking for user updates?").get(LOCKS.id, "skipped") == "skipped"
@@ -105,7 +88,7 @@ def test_notes_that_a_package_planted_wait_for_the_user(ouro, here):
     talk.end()
 
 
-def test_the_tool_finds_notes_and_says_what_became_of_them(ouro, own):
+def test_the_tool_finds_notes_and_their_newer_versions(ouro, own):
     talk = Talk(ouro)
     talk.say("say: hello there")
     newer = Note(

@@ -1,8 +1,8 @@
-"""ouro repairs a failing test in a real third-party package, fetched from the package registry and pinned by its hash.
+"""ouro fixes a failing test in a real third-party package, fetched from the package registry and pinned by its hash.
 
-The package is as published but for one fault that is planted here (FAULT): two tests of its own suite notice it. The
-model is a script, what it reads, runs and changes is real: it searches, runs the suite with the shell tool, reads the
-function, edits it, and runs the suite again. Without the registry this fails, and is not skipped.
+The package is as published, with one fault added (FAULT), for which two of its own tests fail. The model is a script;
+the package, the suite and the changes are real: it searches, runs the suite with the shell tool, reads the function,
+edits it, and runs the suite again. Without the registry this test fails; it is not skipped.
 """
 
 import os
@@ -18,10 +18,10 @@ from fakes.model_server import Call, Reply
 from fakes.ouro_program import ANTHROPIC, OuroProgram
 
 ORIGINAL_ENVIRONMENT = dict(os.environ)
-"""As the test run was started: where the registry is, and how it is reached, is said there."""
+"""That of the test run: it names the registry and how to reach it."""
 PINNED = Path(__file__).with_name("repair-package.txt")
 NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-"""Those of ouro's own suite take longer to import than the package's suite takes."""
+"""Importing the plugins of ouro's own suite takes longer than the package's suite."""
 SUITE = "python -B -m pytest -q -p no:cacheprovider"
 FAULT = """\
 --- a/parse.py
@@ -39,14 +39,14 @@ FAULT = """\
 """
 BEFORE = '        elif am == "PM":\n'
 AFTER = '        elif am == "PM" and H != 12:\n'
-TASK = "Two tests fail: find out why, and mend it."
+TASK = "Two tests fail: find out why, and fix it."
 
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory) -> Path:
     """The package's source distribution, unpacked, with the fault in it."""
     folder = tmp_path_factory.mktemp("published")
-    # Only the package itself is wanted as source: pip builds it with a setuptools of its own to learn its name.
+    # Only the package itself is fetched as source: pip builds it with its own setuptools to find its name.
     command = [
         *(python_with_pip(), "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"),
         *("--no-binary", "parse", "--require-hashes", "-r", PINNED, "--dest", folder),
@@ -61,7 +61,7 @@ def faulty(tmp_path_factory) -> Path:
 
 
 def python_with_pip() -> str:
-    """The Python of the test run, or the one that its environment was made from."""
+    """The Python of the test run, or the one from which its environment was made."""
     for python in (sys.executable, sys._base_executable):
         if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
             return python
@@ -70,7 +70,7 @@ def python_with_pip() -> str:
 
 @pytest.fixture
 def package(faulty, tmp_path) -> Path:
-    """A repository that holds it."""
+    """A repository with the package."""
     folder = shutil.copytree(faulty, tmp_path / "parse")
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "import"]):
         subprocess.run(["git", *arguments], cwd=folder, check=True)
@@ -86,14 +86,14 @@ def ouro(model_server, package):
 
 
 def suite(folder: Path) -> tuple[int, str]:
-    """The exit code and the count of the package's own suite, run by us."""
+    """The exit code and the counts of the package's own suite."""
     environment = {**os.environ, **NO_PLUGINS, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     run = subprocess.run(SUITE.split(), cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return run.returncode, re.sub(r" in [\d.]+s.*", "", run.stdout.strip().splitlines()[-1])
 
 
 def model(request):
-    """What the model does, one step after the other, from what it was told."""
+    """The next step of the model, from the results so far."""
     results = request.results
     match len(results):
         case 0:

@@ -1,4 +1,4 @@
-"""Sessions that come from other programs, go out as documents, and cost no more than they may."""
+"""Sessions are imported from other programs and exported as documents; a daily budget."""
 
 import json
 import subprocess
@@ -28,11 +28,11 @@ def test_a_session_of_another_program_continues_with_any_model(ouro, model):
     sent = json.dumps(request.body)
     assert "fix the broken import in api.py" in sent
     assert "toolu_03" in sent
-    assert "EqQBCkYIBRgC" not in sent  # what another model has sealed is worth nothing to this one
+    assert "EqQBCkYIBRgC" not in sent  # sealed thinking of another model is not sent
     assert "words for a sub-agent" not in sent
 
 
-def test_a_session_goes_out_as_a_page_and_comes_back_from_json(ouro, tmp_path, monkeypatch):
+def test_a_session_is_exported_as_a_page_and_imported_from_json(ouro, tmp_path, monkeypatch):
     ouro.headless("-p", "read: api.py\nsay: It greets.")
     page, document = ouro.folder / "chat.html", ouro.folder / "chat.json"
     run(ouro, "sessions", "export", "latest", "-o", str(page))
@@ -43,7 +43,7 @@ def test_a_session_goes_out_as_a_page_and_comes_back_from_json(ouro, tmp_path, m
     run(ouro, "sessions", "rm", session_id, "--yes")
     assert ouro.sessions() == []
     assert "1 new" in run(ouro, "sessions", "import", str(document))
-    assert [each["id"] for each in ouro.sessions()] == [session_id]
+    assert [info["id"] for info in ouro.sessions()] == [session_id]
     again = ouro.folder / "again.json"
     run(ouro, "sessions", "export", session_id, "-o", str(again))
     assert json.loads(again.read_text()) == json.loads(document.read_text())

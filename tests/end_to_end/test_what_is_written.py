@@ -1,4 +1,4 @@
-"""K1, U1, U4: keys do not reach the disk, and what comes from outside does not reach the terminal as a command."""
+"""K1, U1, U4: keys do not reach the disk, and text from outside does not control the terminal."""
 
 import base64
 import subprocess
@@ -21,7 +21,7 @@ def ouro_with_secrets(ouro):
 
 
 def written(ouro: OuroProgram) -> dict[str, bytes]:
-    """Every byte below ouro's home, but the file in which the user keeps the key."""
+    """Every byte below ouro's home, except models.yaml, in which the user wrote the key."""
     files = (path for path in ouro.home.rglob("*") if path.is_file() and path.name != "models.yaml")
     return {str(path.relative_to(ouro.home)): path.read_bytes() for path in files if path.suffix != ".vscdb"}
 
@@ -31,7 +31,7 @@ def hits(ouro: OuroProgram, secret: str) -> list[str]:
     return [name for name, data in written(ouro).items() if any(form in data for form in forms)]
 
 
-def test_k1_no_key_is_found_in_any_byte_that_a_session_wrote(ouro_with_secrets):
+def test_k1_no_byte_that_a_session_wrote_contains_a_key(ouro_with_secrets):
     ouro = ouro_with_secrets
     ouro.server.script(
         [
@@ -85,7 +85,7 @@ HOSTILE = {
 }
 
 
-def test_u1_nothing_from_outside_reaches_the_terminal_as_a_command(ouro):
+def test_u1_text_from_outside_does_not_control_the_terminal(ouro):
     text = " ".join(HOSTILE.values())
     name = "evil\x1b]0;owned\x07\u202e.txt"
     (ouro.folder / name).write_text(text)
@@ -127,8 +127,8 @@ def test_u1_nothing_from_outside_reaches_the_terminal_as_a_command(ouro):
         assert "\u2066".encode() not in raw
 
 
-def test_u4_a_paste_of_a_megabyte_is_put_aside_and_sent_whole(ouro):
-    ouro.more = {"OURO_COMPACTION_AUTO": "false"}  # it fills the window: what is sent of it is the matter here
+def test_u4_a_paste_of_a_megabyte_is_folded_and_sent_whole(ouro):
+    ouro.more = {"OURO_COMPACTION_AUTO": "false"}  # it fills the window, and compaction would change what is sent
     terminal = ouro.screen()
     pasted = "0123456789abcde\n" * 65_536
     terminal.send(f"\x1b[200~{pasted}\x1b[201~")

@@ -1,1 +1,1 @@
-"""What tests use in place of the world: small, real, scriptable."""
+"""Small, scriptable stand-ins for models, editors, terminals and other programs."""

@@ -1,4 +1,4 @@
-"""A LoopAgent as `assemble` makes it, from what a test sets."""
+"""A LoopAgent as `assemble` makes it, with the parameters that tests set."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def turn_of(agent: LoopAgent, text: str = "hi") -> AsyncGenerator[Event, None]:
 
 
 async def stream_events(work) -> list[Event]:
-    """What work emits, run in this task."""
+    """The events that `work` emits, run in this task."""
     events: list[Event] = []
     await work(events.append)
     return events

@@ -1,6 +1,6 @@
-"""Messages with what of them is worth a note, and pairs of statements: two halves of each, written before any tuning.
+"""Messages with the part that should become a note, and pairs of statements: two halves of each, written before tuning.
 
-Rules are changed by what `WORK` shows; `HELD_OUT` is only counted.
+Rules are tuned on `WORK`; `HELD_OUT` is only counted.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Case(NamedTuple):
     said: str
     kept: str = ""
-    """What is to become a note; empty: nothing of it."""
+    """The part that should become a note; empty: none."""
     calls: tuple[dict[str, object], ...] = ()
     """The arguments of the tool calls of the turn."""
 
@@ -221,5 +221,5 @@ _BESIDE = (
     ("Amounts are integers", "Amounts are rounded up now"),
 )
 PAIRS = tuple((*pair, True) for pair in _REPLACES) + tuple((*pair, False) for pair in _BESIDE)
-"""What was remembered, what is said later, and whether that replaces it."""
+"""An entry of memory, a later message, and whether the message replaces the entry."""
 PAIRS_WORK, PAIRS_HELD_OUT = PAIRS[::2], PAIRS[1::2]

@@ -1,4 +1,4 @@
-"""A conversation with a classifier beside it: one scripted model that answers each by what it is asked."""
+"""One scripted model that answers both the conversation and the classifier, by the text of the request."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BEGIN = "You maintain the notes of a coding assistant. You read"
 class Two:
     """Answers the conversation with `replies` (then "Yes."), the classifier with `answers` (then `[]`).
 
-    An answer of the classifier may be a list of operations, a text, an error, a ScriptedReply, or a function of what
-    it was asked that gives one of these.
+    An answer of the classifier may be a list of operations, a text, an error, a ScriptedReply, or a function of the
+    request that returns one of these.
     """
 
     def __init__(self, *answers, replies: Sequence = (), always=None) -> None:
@@ -27,9 +27,9 @@ class Two:
         self.replies = list(replies)
         self.always = always
         self.captures: list[str] = []
-        """What the classifier was asked, oldest first."""
+        """The requests to the classifier, oldest first."""
         self.order: list[str] = []
-        """Which of the two was asked, in order."""
+        """`talk` or `capture` for each request, in order."""
         self.prompts: list[tuple[Message, ...]] = []
         self.model = ScriptedModel(self._steps())
 
@@ -65,14 +65,14 @@ async def say(session, *texts):
 
 
 async def quiet(session, *, seconds: float = 30.0):
-    """Until nothing is at work in the background but what waits for the user."""
+    """Wait until only background tasks that wait for the user are left."""
     async with asyncio.timeout(seconds):
         while any(not task.get_name().startswith(("ask about", "nothing")) for task in session.turn.tasks._background):
             await asyncio.sleep(0.01)
 
 
 def news(session) -> list:
-    """What was told between turns and nobody has read yet."""
+    """The unread events between turns."""
     queue = session.turn.tasks._events
     return [queue.get_nowait() for _ in range(queue.qsize())]
 

@@ -1,4 +1,4 @@
-"""An editor: the SDK's own client, which keeps what an agent sends and checks it against the protocol's schema."""
+"""An editor: the SDK's own client, which records what an agent sends and checks it against the protocol's schema."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ REQUESTS = {
 
 @cache
 def validator(model: Any) -> jsonschema.Draft202012Validator:
-    """By the schema that the protocol publishes with its npm package, where that is installed; else by the SDK's."""
+    """From the schema in the protocol's npm package, if that is installed; else from the SDK's."""
     for path in sorted(SCHEMAS.rglob("schema*.json")):
         known = json.loads(path.read_text())["$defs"]
         if model.__name__ in known:
@@ -65,7 +65,7 @@ def validator(model: Any) -> jsonschema.Draft202012Validator:
 
 
 class Editor:
-    """`buffers` are unsaved files by path; `answers` what is picked of permission questions, in turn."""
+    """`buffers` are unsaved files by path; `answers` are the choices for permission questions, in order."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -78,11 +78,11 @@ class Editor:
         self.released: list[str] = []
         self.form: dict[str, Any] | None = None
         self.wrong: list[str] = []
-        """What did not match the schema."""
+        """Messages that did not match the schema."""
         self.changed = asyncio.Event()
         self._methods: dict[Any, str] = {}
 
-    # What the agent calls.
+    # Methods that the agent calls.
 
     async def session_update(self, session_id: str, update: Any, **_meta: Any) -> None:
         self.updates.append(update)
@@ -132,7 +132,7 @@ class Editor:
         return acp.WaitForTerminalExitResponse(**known)
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_meta: Any) -> None:
-        # A sandbox that is killed while it is made leaves its second process, which holds the output open.
+        # A sandbox that is killed during its start leaves its second process, which keeps the output open.
         os.killpg(self.terminals[terminal_id].pid, signal.SIGKILL)
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_meta: Any) -> acp.TerminalOutputResponse:
@@ -149,7 +149,7 @@ class Editor:
             return acp.DeclineElicitationResponse(action="decline")
         return acp.AcceptElicitationResponse(action="accept", content=self.form)
 
-    # What a test asks.
+    # Methods for tests.
 
     def check(self, event: StreamEvent) -> None:
         """Compare a message of the agent with the schema."""
@@ -171,11 +171,11 @@ class Editor:
 
     @property
     def text(self) -> str:
-        """What the agent said."""
+        """The text of the agent."""
         return "".join(chunk.content.text for chunk in self.of("agent_message_chunk"))
 
     async def until(self, test: Any) -> None:
-        """Wait until something is so."""
+        """Wait until a condition is true."""
         async with asyncio.timeout(20):
             while not test():
                 self.changed.clear()
@@ -207,11 +207,11 @@ class EditorConnection:
 async def connected(
     ouro: OuroProgram, editor: Editor, *, files: bool = False, spawn: bool = False, **capabilities: Any
 ) -> AsyncIterator[EditorConnection]:
-    """ouro in an editor, in this process or in its own; at the end every message was as the schema wants it."""
+    """ouro in an editor, in this process or in its own; at the end every message must match the schema."""
     can = acp.ClientCapabilities(
         fs=acp.FileSystemCapabilities(read_text_file=files, write_text_file=files), **capabilities
     )
-    agents = _spawned if spawn else _beside
+    agents = _spawned if spawn else _in_this_process
     async with agents(ouro, editor) as agent:
         await agent.initialize(protocol_version=PROTOCOL_VERSION, client_capabilities=can)
         yield EditorConnection(agent, editor, ouro.folder)
@@ -229,8 +229,8 @@ async def _spawned(ouro: OuroProgram, editor: Editor) -> AsyncIterator[Any]:
 
 
 @contextlib.asynccontextmanager
-async def _beside(ouro: OuroProgram, editor: Editor) -> AsyncIterator[Any]:
-    """Without a process, whose imports take longer than a test."""
+async def _in_this_process(ouro: OuroProgram, editor: Editor) -> AsyncIterator[Any]:
+    """Without a new process, whose imports take longer than a test."""
 
     async def open_catalog(folder: Path) -> Any:
         return await asyncio.to_thread(_catalog, folder)

@@ -1,4 +1,4 @@
-"""A front end that keeps what a command asked of it."""
+"""A front end that records the calls of commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ouro.commands.rewind import last_message
 
 
 class FakeFrontEnd:
-    """`picks` is what `choose` gives, in turn."""
+    """`picks` are the results of `choose`, in order."""
 
     keys = (("Keys", (("Enter", "send"),)),)
 

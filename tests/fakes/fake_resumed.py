@@ -1,4 +1,4 @@
-"""A session that says of itself that it was resumed."""
+"""A resumed session, with its card."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CARD = ResumeCard(
 
 
 class FakeResumed:
-    """Gives `card` once `ready` is set; keeps what was taken."""
+    """Returns `card` once `ready` is set; records the chosen parts in `taken`."""
 
     def __init__(self, card: ResumeCard = CARD) -> None:
         self._card = card

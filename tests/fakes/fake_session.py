@@ -1,14 +1,14 @@
-"""A session that plays given turns: what front ends are tested against.
+"""A session that plays given turns, for tests of front ends.
 
 A turn is a sequence of events; it stops at a PermissionAsked or QuestionAsked until `answer` is called,
 and at a `Wait` until its event is set. `send` begins each turn with Prompted and ends it with TurnFinished,
-unless the turn brings one itself.
+unless the turn has its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +16,15 @@ from types import SimpleNamespace
 
 from msgspec.structs import replace
 
-from fakes.fake_budget import FakeBudget
-from fakes.fake_past import FakePast, FakeTitles
-from fakes.fake_scrollback import FakeScrollback
-from fakes.fake_window import FakeWindow
+from fakes.fake_rewind import FakeRewind
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import Subagents
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.display import CommandOutput, Display, Todo
 from ouro.events import (
     Answer,
+    Compacted,
+    Compacting,
     Event,
     NotesRecalled,
     PermissionAsked,
@@ -46,16 +45,29 @@ from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.session_memory import SessionMemory
+from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Image, ToolCall, Usage, assistant
 from ouro.safety import Permissions, Workspace
-from ouro.session import Draft, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
+from ouro.session import (
+    ContextItem,
+    Draft,
+    OpenRequest,
+    Outlook,
+    SessionExcerpt,
+    SessionHit,
+    SessionInfo,
+    Status,
+    WindowReport,
+)
+from ouro.session.budget import SpendingReport
+from ouro.session.scrollback import Reached
 from ouro.session.session import SessionExtensions
 from ouro.settings import SubagentSettings
 from ouro.utils.log import mask_writes
 
 
-class FakeShelf:
-    """Sessions in a list; `previews` and `hits` are what looking into them and searching gives."""
+class FakeCatalog:
+    """Sessions in a list; `previews` and `hits` are the results of previews and searches."""
 
     def __init__(self, known: Sequence[SessionInfo] = (), project: str = "/project") -> None:
         self.project = project
@@ -65,7 +77,7 @@ class FakeShelf:
         self.trash: list[SessionInfo] = []
         self.searched: list[str] = []
         self.store = self
-        """Also what the catalog keeps them in."""
+        """The catalog is its own store."""
 
     def is_here(self, project: str) -> bool:
         return project == self.project
@@ -94,6 +106,119 @@ class FakeShelf:
         self.known = [*(each for each in self.trash if each.id == session_id), *self.known]
 
 
+class FakeBudget:
+    """Returns a fixed report, `given`."""
+
+    def __init__(self) -> None:
+        used = (ModelUse("fake/one", Usage(1_200, 1_000, 0, 34, 0.0123), 2),)
+        self.given = SpendingReport(tuple(UsagePeriod(name, used) for name in ("session", "today", "month", "all")), ())
+
+    async def report(self) -> SpendingReport:
+        return self.given
+
+    async def check(self) -> str:
+        return ""
+
+
+class FakeScrollback:
+    """Returns one of `pages` for each call: older parts of the transcript, the newest first."""
+
+    def __init__(self) -> None:
+        self.pages: list[Sequence[Event]] = []
+        self.events: list[Event] = []
+
+    def shown(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self.pages)
+
+    async def more(self, _count: int = 100) -> list[Event]:
+        return list(self.pages.pop(0))
+
+    def last_prompts(self, _count: int) -> list[tuple[int, str]]:
+        """Memory holds all that is shown."""
+        return []
+
+    async def reach(self, _number: int) -> Reached:
+        """The last message of the user."""
+        return Reached(1)
+
+
+class FakeTitles:
+    """Finds one title."""
+
+    async def find(self) -> str:
+        return "Fix the import"
+
+
+class FakeWindow:
+    """Records calls: `keeps` has the instructions of compactions, `pins` the pinned and unpinned messages."""
+
+    def __init__(self) -> None:
+        self.messages = (
+            ContextItem("1", 1, "you", "Never\x1b[2J push.", 4, False, True),
+            ContextItem("2", 2, "ouro", "I will not.", 4, False, False),
+            ContextItem("5", 5, "you", "Go on.", 4, False, False),
+        )
+        self.keeps = []
+        self.summary = ""
+        """If it is not empty, it is shown for review; then it is what the user made of it."""
+        self.contents = (
+            ContextItem("1", 1, "you", "Never\x1b[2J push.", 4, False, True),
+            ContextItem("call:c1", 3, "output", "shell: 900 lines", 5_000, False),
+            ContextItem("5:mem_a", 5, "note", "Use tabs.", 9, True),
+        )
+        self.changes = []
+        self.pins = []
+        self.given = WindowReport(
+            (("system prompt", 900), ("your messages", 300)),
+            1_200,
+            128_000,
+            102_400,
+            Outlook(40, 3, 9_000),
+            "the output of shell at message 12, about 500 tokens",
+        )
+
+    def report(self):
+        return self.given
+
+    async def compact(self, keep, review=None, *, probe=False):
+        self.keeps.append(f"--probe {keep}".strip() if probe else keep)
+        if self.summary and not (summary := await review(self.summary)):
+            yield TurnFinished("answered")
+            return
+        elif self.summary:
+            self.summary = summary
+        yield Compacting()
+        yield Compacted(80_000, 9_000, 40, 3, 0, "## Goal\nMend it.")
+        yield TurnFinished("answered")
+
+    async def aside(self, question, show):
+        show(await self.ask_aside(question))
+        yield TurnFinished("answered")
+
+    async def ask_aside(self, question):
+        return f"{question} It is 42."
+
+    def items(self):
+        return self.contents
+
+    async def drop(self, ids, *, restore=False):
+        self.changes.append((list(ids), restore))
+        return 6_000, 1_000
+
+    def pinnable(self):
+        return self.messages
+
+    async def pin(self, number, pinned=True):
+        self.pins.append((number, pinned))
+        self.messages = tuple(
+            replace(item, is_pinned=pinned) if item.number == number else item for item in self.messages
+        )
+
+
 @dataclass(frozen=True)
 class Wait:
     """The turn stops here until the event is set (or it is interrupted)."""
@@ -105,7 +230,7 @@ Turn = Iterable[Event | Wait] | Callable[[str], Iterable[Event | Wait]]
 
 
 def says(text: str, usage: Usage | None = None) -> list[Event]:
-    """What a turn of one plain answer shows."""
+    """The events of one plain answer."""
     return [TextDelta(text), Replied(replace(assistant(text), usage=usage))]
 
 
@@ -121,7 +246,7 @@ class FakeSessionMemory(SessionMemory):
 
 
 class FakeSession:
-    """Plays `turns`, one a `send`; keeps what it was told in `sent`, `steered`, `answers`, `shell_lines`."""
+    """Plays `turns`, one for each `send`; records calls in `sent`, `steered`, `answers`, `shell_lines`."""
 
     def __init__(self, turns: Sequence[Turn] = (), *, session_id: str = "s-1", cwd: Path = Path("/project")) -> None:
         self.id = session_id
@@ -145,7 +270,7 @@ class FakeSession:
         checks = SimpleNamespace(here=list)
         self.turn = SimpleNamespace(hooks=SimpleNamespace(hooks=SimpleNamespace(checks=checks)))
         self.scrollback = FakeScrollback()
-        self.rewind = FakePast()
+        self.rewind = FakeRewind()
         self.transcript = SimpleNamespace(whole=lambda: self.rewind.whole())
         self.titles = FakeTitles()
         self.budget = FakeBudget()
@@ -276,8 +401,8 @@ class FakeSession:
         return self.choices
 
     @cached_property
-    def session_catalog(self) -> FakeShelf:
-        return FakeShelf(self.known, str(self.cwd))
+    def session_catalog(self) -> FakeCatalog:
+        return FakeCatalog(self.known, str(self.cwd))
 
     def rename(self, title: str) -> None:
         self.title = title
@@ -290,10 +415,10 @@ class FakeSession:
         return self.files
 
     async def settled(self) -> None:
-        """Nothing is written into memory here."""
+        """Return immediately: this session writes no memory."""
 
     def happens(self, event: Event) -> None:
-        """Something happens between turns."""
+        """Emit an event between turns."""
         self._events.put_nowait(event)
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -309,7 +434,7 @@ class FakeSession:
 
 
 def opener(*sessions: FakeSession) -> Callable[[OpenRequest], object]:
-    """An `open_session` that gives these sessions in turn; `opener.requests` keeps what was asked for."""
+    """An `open_session` that returns these sessions in order; `opener.requests` has the requests."""
     left = list(sessions)
 
     async def open_session(request: OpenRequest) -> FakeSession:

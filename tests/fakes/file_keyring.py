@@ -1,4 +1,4 @@
-"""A keyring that other processes see, too: passwords in a file that FAKE_KEYRING names."""
+"""A keyring for several processes: passwords in the file that FAKE_KEYRING names."""
 
 import json
 import os

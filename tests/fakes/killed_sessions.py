@@ -1,8 +1,8 @@
-"""Real sessions that are killed at random moments, and what is left of each.
+"""Real sessions that are killed at random moments, and checks of what is left.
 
-As a process, from tests/: `python -m fakes.killed_sessions --kills 1000` prints what was lost (nothing) and how often
-each kind of moment was hit. The session is a real one, with turns, tool calls, titles and compactions; what it has
-told is held against what the next start finds.
+As a program, from tests/: `python -m fakes.killed_sessions --kills 1000` prints the losses (none) and how often each
+kind of moment was hit. The sessions are real, with turns, tool calls, titles and compactions. What a session
+acknowledged is compared with what the next start loads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONG = "a line of output\n" * 1500
 
 
 async def live(folder: Path, session_id: str, seed: int) -> None:
-    """Say and do things in a session for ever; each event is told on standard output once it has come."""
+    """Run turns in a session forever, and print each event on standard output."""
     from ouro.assemble import Options, open_session
     from ouro.events import Prompted, Replied, ToolFinished, TurnFinished
     from ouro.llm import ScriptedModel
@@ -44,7 +44,7 @@ async def live(folder: Path, session_id: str, seed: int) -> None:
     model = ScriptedModel(_script(random.Random(seed)))
     options = Options(cwd=folder, mode="auto", ready_model=model, memory=False, trust=True)
     session = await open_session(options, OpenRequest(resume=session_id))
-    _tell("open", session.id)
+    _print_event("open", session.id)
     number = 0
     while True:
         number += 1
@@ -52,13 +52,13 @@ async def live(folder: Path, session_id: str, seed: int) -> None:
         async for event in session.send(text):
             match event:
                 case Prompted(said):
-                    _tell("message", said)
+                    _print_event("message", said)
                 case Replied(message):
-                    _tell("message", message.text)
+                    _print_event("message", message.text)
                 case ToolFinished(call_id):
-                    _tell("tool", call_id)
+                    _print_event("tool", call_id)
                 case TurnFinished():
-                    _tell("turn", str(number))
+                    _print_event("turn", str(number))
         if number % 3 == 0:
             await _compact(session.transcript)
 
@@ -68,7 +68,7 @@ async def _compact(memory: MemoryManager) -> None:
     kept = tuple(each.number for each in entries if each.message.role == "user")[-3:]
     covers = (1, entries[-2].number)
     await memory.record(CompactionRecord(memory.next_number, memory.now(), covers, kept, f"up to {covers[1]}\n---\n"))
-    _tell("compaction", str(covers[1]))
+    _print_event("compaction", str(covers[1]))
 
 
 def _script(rng: random.Random) -> Iterator[ScriptedReply]:
@@ -83,29 +83,29 @@ def _script(rng: random.Random) -> Iterator[ScriptedReply]:
             yield ScriptedReply(f"answer {name}\n" + "\n".join(["...", "---", "  x", ""] * rng.randint(0, 40)))
 
 
-def _tell(kind: str, what: str) -> None:
+def _print_event(kind: str, what: str) -> None:
     sys.stdout.write(json.dumps([kind, what]) + "\n")
     sys.stdout.flush()
 
 
 @dataclass
 class Killed:
-    """What many kills have left."""
+    """The result of many kills."""
 
     kills: int = 0
     sessions: int = 0
     records: int = 0
-    """Whole records that were reported, and had to be there."""
+    """Acknowledged records."""
     lost: list[str] = field(default_factory=list)
-    """Reported, and not there."""
+    """Acknowledged, and not loaded."""
     unopened: list[str] = field(default_factory=list)
-    """Sessions that did not open, and why."""
+    """Sessions that did not open, with the reason."""
     moments: Counter[str] = field(default_factory=Counter)
-    """What was told last before each kill; `torn` where a record was cut."""
+    """The last event before each kill; `torn` if a record was cut."""
 
 
 def kill_sessions(root: Path, kills: int, seed: int = 0, kills_each: int = 12) -> Killed:
-    """Kill real sessions so often, each of them `kills_each` times; look at what is left each time."""
+    """Kill real sessions, each `kills_each` times, and check what is left each time."""
     found, rng = Killed(), random.Random(seed)
     while found.kills < kills:
         home = root / f"home-{found.sessions}"
@@ -133,17 +133,17 @@ def _run_and_kill(home: Path, session_id: str, rng: random.Random) -> list[tuple
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1], env=environment) as process:
         assert process.stdout is not None
         first = b"".join(process.stdout.readline() for _ in range(rng.randint(1, 12)))
-        # How long is the draw; what matters is where in its work that meets the session.
+        # A random time, so that the kill hits a random moment of the session's work.
         time.sleep(rng.random() * 0.03)
         process.kill()
         rest = process.stdout.read()
-        assert process.wait() == -9, "it ended by itself"
+        assert process.wait() == -9, "it ended before the kill"
     lines = [line for line in (first + rest).split(b"\n")[:-1] if line]
     return [tuple(json.loads(line)) for line in lines]
 
 
 def _check(sessions: Path, session_id: str, told: Sequence[str], found: Killed) -> bool:
-    """Whether the session opens; what was reported and is not there is noted."""
+    """Whether the session opens; records losses in `found`."""
     store = YamlFileMemoryStore(sessions)
     try:
         loaded = wait(store.load_session(session_id))
@@ -172,7 +172,7 @@ def _is_sendable(messages: Sequence[Message]) -> bool:
 
 
 def main() -> None:
-    """Live, or kill what lives."""
+    """Run a session, or kill sessions."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
@@ -184,8 +184,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = kill_sessions(Path(folder), args.kills, args.seed)
     print(
-        f"{found.kills} kills of {found.sessions} sessions; {found.records} messages told of, {len(found.lost)} lost;"
-        f" {len(found.unopened)} sessions that did not open. Killed after: {dict(found.moments)}"
+        f"{found.kills} kills of {found.sessions} sessions; {found.records} messages acknowledged,"
+        f" {len(found.lost)} lost; {len(found.unopened)} sessions that did not open."
+        f" Killed after: {dict(found.moments)}"
     )
     for line in (*found.lost[:5], *found.unopened[:5]):
         print(line)

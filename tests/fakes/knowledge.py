@@ -1,4 +1,4 @@
-"""Long-term memory under test: the real manager on real folders and git, told what happens in a conversation."""
+"""Long-term memory under test: the real manager on real folders and git, driven by the events of a session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def no_model(_messages):
 
 
 class Conversation:
-    """One session with its memory. `answer` is what the user says to each question; None: nothing."""
+    """One session with its memory. `answer` is the user's answer to each question; None: no answer."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Conversation:
         task.add_done_callback(self.tasks.discard)
 
     async def begin(self, said: str) -> str:
-        """The user says something; gives what goes with it."""
+        """The user sends a message; returns the context that is sent with it."""
         context = await self.manager.context(self.messages)
         self.messages.append(user(said, (), context))
         return context
@@ -147,7 +147,7 @@ class Conversation:
         return self.messages, True, TurnRef(self.marks.session, count)
 
     async def commit(self, folder: Path | None = None) -> None:
-        """The model commits in the shell, as it was told."""
+        """The model commits in the shell, as its instructions say."""
         where = folder or self.folder
         line = f'git -C "{where}" add -A && git -C "{where}" commit -m "what changed; and why"'
 
@@ -162,19 +162,19 @@ class Conversation:
         await self.call("read", {"path": path}, text)
 
     async def end(self) -> None:
-        """The turn is over, and what follows it has happened."""
+        """End the turn, and wait for the work after it."""
         self.messages.append(assistant("Done."))
         self.manager.turn_ended(*self.turn())
         await self.manager.settled()
         await self.settle()
 
     async def settle(self) -> None:
-        """Until nothing runs but what waits for an answer that nobody gives."""
+        """Wait until only tasks that wait for an answer are left."""
         while len(self.tasks) > self._unanswered:
             await asyncio.wait(self.tasks, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)
 
     def kill(self) -> None:
-        """The process of the session is gone: its turn never ends."""
+        """Simulate a killed process: the turn never ends."""
         (self.marks.folder / self.marks.session).write_text("999999999")
 
     async def close(self) -> None:
@@ -197,7 +197,7 @@ class Conversation:
 
 @contextmanager
 def git_held(histories: Path) -> Iterator[None]:
-    """As while another ouro commits: nothing is committed until it is let go."""
+    """Hold the lock as another ouro does while it commits."""
     with (histories / "user.git" / "ouro" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Stands in for Ollama, vLLM and their kin: real HTTP on loopback, one answer to every GET."""
+"""Ollama, vLLM and similar servers: real HTTP on loopback, one answer to every GET."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from fakes.loopback import Listener
 
 
 class Server:
-    """Where it answers, and what it was asked."""
+    """The address and the requests."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -20,7 +22,7 @@ class Server:
 
 @contextmanager
 def local_server(answer: Any, status: int = 200, key: str = "") -> Iterator[Server]:
-    """Answers every GET with `answer`: JSON, or bytes as they are; None: never. With a key, only who has it."""
+    """Answer every GET with `answer`: JSON, or raw bytes; None: never. With `key`, only requests that have it."""
     silence = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -37,9 +39,9 @@ def local_server(answer: Any, status: int = 200, key: str = "") -> Iterator[Serv
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd = Listener(("127.0.0.1", 0), Handler)
     server = Server(f"127.0.0.1:{httpd.server_address[1]}")
     thread = threading.Thread(target=httpd.serve_forever, args=(0.01,), daemon=True)
     thread.start()

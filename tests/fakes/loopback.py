@@ -1,4 +1,4 @@
-"""A threaded HTTP server on loopback that starts at once and is silent about clients that go away."""
+"""A threaded HTTP server on loopback that starts fast and ignores clients that go away."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class GoneError(Exception):
 
 
 class Listener(ThreadingHTTPServer):
-    """Binds without asking for this machine's name; each request has a thread of its own."""
+    """Binds without looking up the name of this machine; each request has its own thread."""
 
     daemon_threads = True
     block_on_close = False
@@ -27,6 +27,6 @@ class Listener(ThreadingHTTPServer):
         self.server_name, self.server_port = self.server_address[:2]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news; anything else is."""
+        """Report errors, except of clients that go away."""
         if not isinstance(sys.exception(), OSError | GoneError):
             super().handle_error(request, client_address)

@@ -23,7 +23,7 @@ def fake(timeout: int = 20, more: dict | None = None, **given) -> McpServerSetti
 
 
 class Bench:
-    """Servers, and what the user was told and asked."""
+    """Servers, and the notices and questions to the user."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

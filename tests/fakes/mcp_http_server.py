@@ -1,4 +1,4 @@
-"""An MCP server on HTTP with the SDK, both protocols, in a thread: streamable HTTP or SSE, with OAuth where wanted."""
+"""An MCP server on HTTP with the SDK, both protocols, in a thread: streamable HTTP or SSE, with OAuth if wanted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp.shared.auth import OAuthToken
 
 
 class Logins:
-    """An authorization server that agrees at once."""
+    """An authorization server that agrees immediately."""
 
     def __init__(self) -> None:
         self.clients: dict = {}
@@ -73,7 +73,7 @@ class HttpServer:
         self.origin = f"http://127.0.0.1:{self.port}"
         self.url = f"{self.origin}/{'sse' if kind == 'sse' else 'mcp'}"
         self.entered, self.released = threading.Event(), threading.Event()
-        """Of the tool `block`, in which the whole server waits."""
+        """Of the tool `block`, which blocks the whole server."""
         server = MCPServer("remote", version="2.0", log_level="CRITICAL", **self._auth(logins))
         self._add_tools(server)
         self.headers: list[dict[bytes, bytes]] = []
@@ -116,7 +116,7 @@ class HttpServer:
     def _add_tools(self, server: MCPServer) -> None:
         @server.tool()
         async def block() -> str:
-            """Answer nothing more."""
+            """Block the server."""
             self.entered.set()
             self.released.wait(60)
             return "released"
@@ -135,7 +135,7 @@ class HttpServer:
 
         @server.tool()
         def big() -> str:
-            """Give 40 MB."""
+            """Return 40 MB."""
             return "x" * (40 * 1024 * 1024)
 
         @server.tool()

@@ -1,7 +1,7 @@
-"""A real MCP server on stdio, protocol 2025-11-25, with every fault; without the SDK, so that it starts at once.
+"""A real MCP server on stdio, protocol 2025-11-25, with every fault; without the SDK, so that it starts fast.
 
 Run as a program: the first argument is a JSON object: `tools` (names), `describe` (another description), `start`
-(`hang`, `exit`, `garbage`, `flood`, `line`), `count` (so many more tools), `instructions`.
+(`hang`, `exit`, `garbage`, `flood`, `line`), `count` (the number of further tools), `instructions`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def editor_of(
     moment: TurnRef = NOWHERE,
     core: Sequence[str] = (),
 ) -> MemoryEditor:
-    """As a session in `project` has it; `home` is ouro's. What holds `hunter2secret` holds a secret."""
+    """The editor of a session in `project`; `home` is ouro's. `hunter2secret` is a secret."""
 
     def finds_secret(text: str) -> str:
         return "key" if "hunter2secret" in text else ""

@@ -1,15 +1,15 @@
-"""Models without a script: one that echoes, one that does what the lines of a prompt say."""
+"""Models without a script: one that echoes, one that follows the lines of a prompt."""
 
 from __future__ import annotations
 
 import itertools
 import re
 
-from fakes.model_script import Call, Reply, Request, Step, failure, results_in, said_by_person
+from fakes.model_script import Call, Reply, Request, Step, failure, results_in, user_text
 
 
 def echo(request: Request) -> Step:
-    """Says what it was told."""
+    """Repeat the prompt."""
     return Reply(f"You said: {request.prompt}")
 
 
@@ -19,18 +19,18 @@ _ORDER = re.compile(
 
 
 def agent(request: Request) -> Step:
-    """Does what the prompt's lines say, one model call a line, then answers.
+    """Follow the lines of the prompt, one model call for each, then answer.
 
     `run: pytest -q` · `read: api.py` · `glob: *.py` · `grep: word` · `call: TOOL {json}` · `think: words`
-    · `say: words` · `markdown: 20000` (so many bytes) · `repeat: 20 true` (so many shell calls) · `fail: 500`.
-    Other lines are ignored, also what ouro itself adds to the conversation.
-    Several `run`, `read` … on one line, divided by ` & `, are called side by side.
+    · `say: words` · `markdown: 20000` (bytes) · `repeat: 20 true` (shell calls) · `fail: 500`.
+    Other lines are ignored, also those that ouro adds to the conversation.
+    Several `run`, `read` … on one line, separated by ` & `, are called in parallel.
     """
     messages = request.messages
-    ordered = [place for place, message in enumerate(messages) if _orders_of(said_by_person(message))]
+    ordered = [place for place, message in enumerate(messages) if _orders_of(user_text(message))]
     if not ordered:
         return echo(request)
-    orders = _orders_of(said_by_person(messages[ordered[-1]]))
+    orders = _orders_of(user_text(messages[ordered[-1]]))
     since = messages[ordered[-1] + 1 :]
     done = sum(message["role"] == "assistant" for message in since)
     if done > len(orders):
@@ -66,7 +66,7 @@ def _orders(line: str) -> list[list[tuple[str, str]]]:
     found = [(match[1].lower(), match[2].strip()) for part in line.split(" & ") if (match := _ORDER.match(part))]
     if found and found[0][0] == "repeat":
         count, _, command = found[0][1].partition(" ")
-        # Not the very same call each time: that would be taken for a loop.
+        # A different call each time: ouro would treat equal calls as a loop.
         return [[("run", f"{command or 'true'} # {n + 1}")] for n in range(int(count))]
     return [found] if found else []
 

@@ -15,7 +15,7 @@ PIECE = 4
 
 @dataclass(frozen=True)
 class Part:
-    """One server-sent event; `said`: it carries what the model says."""
+    """One server-sent event; `said`: it has output of the model."""
 
     data: str
     event: str = ""
@@ -25,7 +25,7 @@ class Part:
 
 
 def parts(reply: Reply, request: Request, number: int) -> Iterator[Part]:
-    """The events of a streamed reply, up to the one that ends it."""
+    """The events of a streamed reply, including the last one."""
     return (_anthropic_parts if request.wire == "anthropic" else _openai_parts)(reply, request, number)
 
 
@@ -43,7 +43,7 @@ def error_part(request: Request) -> Part:
 
 
 def said(request: Request, text: str) -> bytes:
-    """One event with a piece of text, as bytes, to be broken."""
+    """One event with a piece of text, as bytes, which a fault then breaks."""
     if request.wire == "anthropic":
         delta = {"type": "text_delta", "text": text}
         event = {"type": "content_block_delta", "index": 0, "delta": delta}
@@ -53,7 +53,7 @@ def said(request: Request, text: str) -> bytes:
 
 
 def pieces_of(text: str | Iterable[str]) -> Iterable[str]:
-    """Text as the tokens it is streamed in; pieces given by the script stay as they are."""
+    """Text as streamed tokens; pieces of the script stay as they are."""
     if not isinstance(text, str):
         return text
     return (text[start : start + PIECE] for start in range(0, len(text), PIECE))

@@ -1,4 +1,4 @@
-"""What a test model says: replies, faults, and where they come from."""
+"""Scripts of a test model: replies, faults, and their sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Fault = Literal["", "cut", "end", "reset", "stall", "bad_json", "bad_utf8", "err
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call. `arguments` as text is sent as it is; `id` None is sent as null, "" gets one of the server's own."""
+    """A tool call. `arguments` as text is sent unchanged; `id` None is sent as null, for "" the server makes an id."""
 
     name: str | None
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What the reply says it used; `input` counts all that was read, as OpenAI does."""
+    """The usage in the reply; `input` counts all input tokens, as OpenAI does."""
 
     input: int = 100
     output: int = 20
@@ -135,20 +135,20 @@ class Request:
 
     @property
     def prompt(self) -> str:
-        """What the user said last."""
-        said = [words for message in self.messages if (words := said_by_person(message))]
+        """The last message of the user."""
+        said = [words for message in self.messages if (words := user_text(message))]
         return said[-1] if said else ""
 
     @property
     def results(self) -> list[str]:
-        """The tool results since then, in order."""
+        """The tool results after it, in order."""
         found: list[str] = []
         for message in self.messages:
-            found = [] if said_by_person(message) else found + results_in(message)
+            found = [] if user_text(message) else found + results_in(message)
         return found
 
 
-def said_by_person(message: dict[str, Any]) -> str:
+def user_text(message: dict[str, Any]) -> str:
     return _words(message.get("content")) if message["role"] == "user" else ""
 
 
@@ -172,14 +172,14 @@ Script = Sequence["Step | Callable[[Request], Step]"] | Callable[[Request], Step
 
 
 def as_reply(step: Step) -> Reply | Raw:
-    """A step, written out."""
+    """A step as a reply."""
     if isinstance(step, str):
         return Reply(step)
     return Reply(calls=[step]) if isinstance(step, Call) else step
 
 
 class Play:
-    """Gives the next reply; thread-safe. A list that is used up answers 400 and says so; `loop` starts it again."""
+    """Returns the next reply; thread-safe. After the end of a list it returns status 400; `loop` restarts it."""
 
     def __init__(self, script: Script, *, loop: bool = False) -> None:
         self._lock = threading.Lock()
@@ -227,7 +227,7 @@ def _call(entry: Mapping[str, Any]) -> Call:
 
 
 def paced(script: Script, rate: float | None, delay: float) -> Callable[[Request], Step]:
-    """The same script, at `rate` tokens a second and with `delay` seconds before each first byte."""
+    """The same script, with `rate` tokens per second and `delay` seconds before the first byte."""
     play = Play(script, loop=True)
 
     def step(request: Request) -> Step:

@@ -3,25 +3,25 @@
     with ModelServer(["Hello.", Call("read", {"path": "a.py"}), "Done."]) as server:
         server.url            # http://127.0.0.1:PORT     base URL for Anthropic
         server.openai_url     # the same with /v1         base URL for OpenAI
-        server.requests       # what was asked: path, headers, body, prompt, results, tools, time, gone
-        server.script([...])  # from here on, other replies
-        await server.asked(2) # until that many requests have come (wait_asked(2) blocks)
+        server.requests       # path, headers, body, prompt, results, tools, time, gone
+        server.script([...])  # other replies from here on
+        await server.asked(2) # wait for two requests (wait_asked(2) blocks)
 
-A script is a list of steps, one a model call, or a function of the Request that gives a step. A step is
-a text, a Call, a Reply, a Raw (any HTTP answer), or a function of the Request that gives one of these.
+A script is a list of steps, one for each model call, or a function of the Request that returns a step. A step is
+a text, a Call, a Reply, a Raw (any HTTP answer), or a function of the Request that returns one of these.
 
     Reply(text, calls, thinking, signature, redacted, tokens=Tokens(input, output, cached, cache_written), …)
-        text, thinking   a string is streamed four characters a token; a list or generator piece by piece
-        calls            Call(name, arguments, id, pieces): `arguments` as text is sent as it is (also broken JSON),
+        text, thinking   a string is streamed with four characters per token, a list or generator piece by piece
+        calls            Call(name, arguments, id, pieces): `arguments` as text is sent unchanged (also broken JSON),
                          id None is sent as null, the same id twice is sent twice
-        finish           the finish reason; "" fits the reply, None is never sent
-        rate, delay      tokens a second; seconds before the first byte
-        hold             a threading.Event that is waited for after `after` pieces (default: before the end)
-        fault, after     what goes wrong after so many pieces (default: all of them, before the finish reason):
+        finish           the finish reason; "": the fitting one, None: not sent
+        rate, delay      tokens per second; seconds before the first byte
+        hold             a threading.Event: the reply waits for it after `after` pieces (default: before the end)
+        fault, after     a fault after that many pieces (default: all of them, before the finish reason):
                          cut (closed without an end) · end (body ends neatly, no finish) · reset (TCP RST)
-                         · stall (silence) · chatter (pings only) · bad_json · bad_utf8 (broken line, then it goes on)
+                         · stall (silence) · chatter (pings only) · bad_json · bad_utf8 (a broken line, then more)
                          · error (an error object, then the end)
-                         · linger (all is said, but the connection stays open)
+                         · linger (everything is sent, but the connection stays open)
         done, comments, newline   without [DONE]; with keep-alive comments; "\\r\\n" lines
     failure(429, "slow down", retry_after=1) · sse({...}, "[DONE]") · Raw(200, "<html>")
     · Raw(307, headers={"Location": …})
@@ -30,9 +30,9 @@ Also GET /v1/models (`models=`) and any other fixed answer (`routes={"/api/tags"
 streamed is the request's choice.
 
 As a process, from tests/: `python -m fakes.model_server --port 0 [--script FILE.py|json|yaml | --mode agent|echo]
-[--rate 500] [--delay 0.1] [--log FILE]`, prints its URL on the first line. `--mode agent` does what the lines of a
-prompt say (`run: ls`, `read: api.py`, `markdown: 20000`, `repeat: 20 true`, see model_agent.agent); a file's list
-starts again when it is used up.
+[--rate 500] [--delay 0.1] [--log FILE]`, prints its URL on the first line. `--mode agent` follows the lines of a
+prompt (`run: ls`, `read: api.py`, `markdown: 20000`, `repeat: 20 true`, see model_agent.agent); the list of a file
+restarts at its end.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ModelServer:
         self.routes = dict(routes or {})
         self.requests: list[Request] = []
         self.embed: Callable[[str, list[str]], list[list[float]] | Raw] | None = None
-        """What POST …/embeddings gives for a model and texts: vectors; None: there is no such place."""
+        """The result of POST …/embeddings for a model and texts: vectors; None: 404."""
         self.stopping = threading.Event()
         self._came = threading.Condition()
         self._log = log
@@ -112,7 +112,7 @@ class ModelServer:
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
 
     def script(self, script: Script) -> None:
-        """From the next request on, answer by this."""
+        """Use this script from the next request on."""
         self._play = Play(script)
 
     @property
@@ -128,7 +128,7 @@ class ModelServer:
         return self
 
     def stop(self) -> None:
-        """Close; replies that stall or are held end."""
+        """Close the server; stalled and held replies end."""
         self.stopping.set()
         self._http.shutdown()
         self._http.server_close()
@@ -140,18 +140,18 @@ class ModelServer:
         self.stop()
 
     def wait_asked(self, count: int, seconds: float = 30) -> list[Request]:
-        """The first `count` requests, once they have come."""
+        """Wait for `count` requests, and return them."""
         with self._came:
             if not self._came.wait_for(lambda: len(self.requests) >= count, seconds):
                 raise AssertionError(f"{len(self.requests)} requests came, not {count}")
         return self.requests[:count]
 
     async def asked(self, count: int, seconds: float = 30) -> list[Request]:
-        """The same, without holding up the loop."""
+        """The same, without blocking the event loop."""
         return await asyncio.to_thread(self.wait_asked, count, seconds)
 
     def answer(self, request: Request) -> tuple[int, Reply | Raw]:
-        """Keep the request, and give its number and its reply."""
+        """Record the request; returns its number and its reply."""
         with self._came:
             self.requests.append(request)
             number = len(self.requests)
@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class's name)
-        """Say nothing: the log is `requests`."""
+        """Log nothing: see `requests`."""
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -271,7 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def _go_wrong(self, reply: Reply, request: Request) -> bool:
-        """Let the fault happen; true when it ended the reply."""
+        """Cause the fault; returns True if it ended the reply."""
         if reply.hold:
             self._wait_until(reply.hold)
         match reply.fault:

@@ -1,4 +1,4 @@
-"""Programs of npm packages, which not every machine has."""
+"""Programs of npm packages, which are not on every machine."""
 
 import os
 import shutil
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 PACKAGES = Path(os.environ.get("TEST_NPM_FOLDER", "/nowhere")) / "node_modules" / ".bin"
-"""Read here: each test has an environment of its own."""
+"""Read at import: tests change the environment."""
 
 
 def program(name: str) -> str:
-    """Where a program is, in TEST_NPM_FOLDER or the path; skips the test where it is not, or node is not."""
+    """The path of a program, in TEST_NPM_FOLDER or PATH; skips the test if it or node is missing."""
     local = PACKAGES / name
     found = str(local) if local.exists() else shutil.which(name)
     if not found or not shutil.which("node"):

@@ -1,4 +1,4 @@
-"""The real program, `python -m ouro`, in a home of its own, talking to a model server."""
+"""The real program, `python -m ouro`, with its own home and a model server."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ ANTHROPIC = "anthropic/claude-sonnet-4-5"
 
 @functools.cache
 def secret_rules() -> Path:
-    """The rules for secrets, compiled: that takes seconds, and each home would do it anew."""
+    """The compiled rules for secrets. Compiling takes seconds, so all homes share them."""
     from kingfisher_sdk import Rules, Scanner
 
-    folder = Path(os.environ["KF_RULE_CACHE_DIR"])  # that of all tests
+    folder = Path(os.environ["KF_RULE_CACHE_DIR"])  # shared by all tests
     Scanner(Rules(cache_dir=folder))
     return folder
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a headless run left."""
+    """The result of a headless run."""
 
     code: int
     out: str
@@ -48,13 +48,13 @@ class Done:
 
 
 class OuroTerminal(Terminal):
-    """ouro in a terminal, with what a user does there."""
+    """ouro in a terminal, with the actions of a user."""
 
     GRACE = 0.6
-    """Seconds that a question must have been there before keys answer it; earlier ones go to the prompt."""
+    """Seconds after which keys answer a new question; earlier keys go to the prompt."""
 
     def say(self, text: str, key: str = "\r") -> None:
-        """Type a message in place of what stands in the prompt, and Enter."""
+        """Replace the content of the prompt with a message, and press Enter."""
         self.send("\x15" + text + key)
 
     def answer(self, key: str, *shown: str) -> None:
@@ -63,14 +63,14 @@ class OuroTerminal(Terminal):
         self.press(key, lambda: not all(map(self.shows, ("Allow?", *shown))))
 
     def comment(self, text: str, *shown: str) -> None:
-        """Write a comment to the permission question that shows this; it is not answered yet."""
+        """Write a comment to the permission question that shows this, without answering it."""
         self.until_shows("Allow?", *shown)
         self.press("\t", lambda: self.shows("comment for the agent"))
         self.send(text)
         self.until_shows(text)
 
     def press(self, key: str, done: Callable[[], bool]) -> None:
-        """Press a key until it was heard: just after a question or a paste came it is not meant for them."""
+        """Press a key until it has an effect: a new question or paste ignores keys for a moment."""
         end = time.monotonic() + 20
         while not done():
             assert time.monotonic() < end, self.text()
@@ -79,13 +79,13 @@ class OuroTerminal(Terminal):
             self._watch(done)
 
     def _watch(self, done: Callable[[], bool]) -> None:
-        """For as long as a question does not listen, or until it has changed."""
+        """Read until `done`, or until a new question accepts keys."""
         end = time.monotonic() + self.GRACE
         while time.monotonic() < end and not done():
             self.read(0.02)
 
     def leave(self) -> int:
-        """Ctrl+C twice; gives the exit code."""
+        """Press Ctrl+C twice; returns the exit code."""
         self.send("\x15\x03")
         self.until_shows("Ctrl+C again quits")
         self.send("\x03")
@@ -94,14 +94,14 @@ class OuroTerminal(Terminal):
 
 @dataclass
 class OuroProgram:
-    """ouro, to be started in `folder` as often as wanted; what is open at the end is closed by `close`."""
+    """Starts ouro in `folder`; `close` ends everything that was started."""
 
     server: ModelServer
     folder: Path
     more: Mapping[str, str] = field(default_factory=dict)
-    """Further environment."""
+    """Further environment variables."""
     titles: bool = False
-    """A model finds titles: that is one more request, at a time that no script can foresee."""
+    """Whether a model finds titles: one more request, at a time that a script cannot predict."""
     terminals: list[OuroTerminal] = field(default_factory=list)
     processes: list[subprocess.Popen] = field(default_factory=list)
 
@@ -145,7 +145,7 @@ class OuroProgram:
         return terminal
 
     def headless(self, *arguments: str, given: str = "") -> Done:
-        """ouro without a terminal, run to its end."""
+        """Run ouro without a terminal to its end."""
         run = subprocess.run(
             self.command(*arguments), cwd=self.folder, env=self.environment, input=given.encode(), capture_output=True,
             check=False, timeout=60,
@@ -153,7 +153,7 @@ class OuroProgram:
         return Done(run.returncode, run.stdout.decode(), run.stderr.decode())
 
     def begin(self, *arguments: str, **options: object) -> subprocess.Popen:
-        """The same, to be waited for by the test."""
+        """Start ouro without a terminal; the test waits for it."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         self.processes.append(
             subprocess.Popen(self.command(*arguments), cwd=self.folder, env=self.environment, **pipes)
@@ -161,17 +161,17 @@ class OuroProgram:
         return self.processes[-1]
 
     def sessions(self) -> list[dict]:
-        """What `ouro sessions list --json` tells, newest first."""
+        """The output of `ouro sessions list --json`, newest first."""
         return json.loads(self.headless("sessions", "list", "--json").out)
 
     def sessions_of_all(self) -> list[dict]:
-        """The same of every folder."""
+        """The same for all folders."""
         return json.loads(self.headless("sessions", "list", "--all", "--json").out)
 
     def number_in(self, name: str, terminal: OuroTerminal) -> int:
-        """The process whose number a command has written into a file of the folder, once it has.
+        """Wait until a command has written its process id into a file of the folder; returns that process.
 
-        In a sandbox it has another number there than here.
+        In a sandbox a process has another id than outside.
         """
         file = self.folder / name
         terminal.until(lambda: file.exists() and file.read_text().endswith("\n"))
@@ -184,7 +184,7 @@ class OuroProgram:
         return int(number)
 
     def close(self) -> None:
-        """End what still runs."""
+        """End all running processes."""
         for terminal in self.terminals:
             terminal.close()
         for process in self.processes:

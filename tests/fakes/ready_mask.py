@@ -1,4 +1,4 @@
-"""A mask that waits for its scanner, however long that takes to be built."""
+"""A secret mask that waits for its scanner."""
 
 from collections.abc import Callable
 
@@ -6,5 +6,5 @@ from ouro.safety import SecretMask
 
 
 def ready_mask() -> Callable[[str], str]:
-    """The mask of a SecretMask without values of its own."""
+    """The mask of a SecretMask without known values."""
     return SecretMask(patience=300).mask

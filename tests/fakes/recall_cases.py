@@ -1,4 +1,4 @@
-"""What a user's notes say, what they then say in a session, and which notes that wants."""
+"""Notes of a user, messages of a session, and the notes that each message needs."""
 
 NOTES = {
     "uv": "Packages are installed with uv, never with pip: the lock file must stay in step.",

@@ -1,11 +1,11 @@
-"""A second set of notes and messages, by another construction than `recall_cases`; no threshold is tuned on it.
+"""A second set of notes and messages, made in another way than `recall_cases`; no threshold is tuned on it.
 
-Four subjects that the first set has none of. Each note that is wanted has a near miss beside it: the same words about
-another thing, or the same thing asked another way. Some 240 more notes are made by rule, so that words are shared by
-many. It was written before recall was run on it.
+It has four subjects that the first set does not have. Each wanted note has a near miss: the same words about another
+subject, or the same subject in other words. About 240 more notes are generated, so that many notes share words. The
+set was written before recall ran on it.
 """
 
-# name: the note that is wanted, its near miss, and what is said.
+# name: the wanted note, its near miss, and the message.
 _PAIRS = {
     # embedded
     "watchdog": ("The watchdog must be fed every 400 ms from the idle task, never from an interrupt handler.",

@@ -1,10 +1,10 @@
-"""A third set of notes and messages for recall: written before recall was run on it; nothing is tuned on it.
+"""A third set of notes and messages for recall, written before recall ran on it; nothing is tuned on it.
 
-Statements as users make them, in five subjects that the other sets have none of, each beside a near miss with words of
-it, among 180 notes that are made by rule. Run it to report; change no threshold after looking at it.
+It has statements in five subjects that the other sets do not have, each with a near miss that shares words, among 180
+generated notes. Use it for reports only: do not change a threshold because of it.
 """
 
-# name: the note that is wanted, its near miss, and what is said.
+# name: the wanted note, its near miss, and the message.
 _PAIRS = {
     # a game
     "physics": ("Physics runs at a fixed 120 Hz step; rendering interpolates between two states.",

@@ -1,4 +1,4 @@
-"""The plain prompt on a fake session, as a program of its own: `python -m fakes.repl_program NAME [MESSAGE]`."""
+"""The plain prompt on a fake session, as a program: `python -m fakes.repl_program NAME [MESSAGE]`."""
 
 import asyncio
 import sys

@@ -1,8 +1,8 @@
-"""A program that is the full screen on a fake session: run in a pseudo-terminal by tests.
+"""The full screen on a fake session, as a program that tests run in a pseudo-terminal.
 
     python -m fakes.screen_program SCENARIO FOLDER
 
-What the session was told is written to FOLDER/told as JSON lines, so that tests can wait for it.
+Calls of the session are written to FOLDER/told as JSON lines, so that tests can wait for them.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ async def open_session(request):
 
 
 def resize_while_the_size_is_read():
-    """A second change of the size, at the moment when a width of 60 has been read."""
+    """Change the size a second time, when a width of 60 has been read."""
     from textual.drivers.linux_driver import LinuxDriver
 
     read = LinuxDriver._get_terminal_size

@@ -1,4 +1,4 @@
-"""The full screen on a fake session, in a terminal of its own; see `fakes.screen_program`."""
+"""The full screen on a fake session, in its own terminal; see `fakes.screen_program`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScreenTerminal(Terminal):
         super().__init__(command, {**os.environ, **values}, Path.cwd(), size)
 
     def told(self, name: str) -> list:
-        """What the session was told under this name."""
+        """The recorded values of this name."""
         file = self.folder / "told"
         lines = file.read_text().splitlines() if file.exists() else []
         return [value for line in lines for key, value in json.loads(line).items() if key == name]

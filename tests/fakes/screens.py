@@ -1,4 +1,4 @@
-"""The full screen under test: an OuroApp on fake sessions, and what is needed to wait for it."""
+"""The full screen under test: an OuroApp on fake sessions, and functions that wait for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ouro.session import OpenRequest
 def screen_of(
     *sessions: FakeSession, first_message: str = "", open_session=None, request: OpenRequest | None = None, **look
 ) -> OuroApp:
-    """An app on these sessions; its questions listen at once."""
+    """An app on these sessions; its questions accept keys immediately."""
     QuestionPanel.GRACE = 0.0
     values = {"version": "0.1.0", "cwd": Path("/project"), **look}
     start = SessionStart(open_session or opener(*sessions), request or OpenRequest(), first_message)
@@ -26,21 +26,21 @@ def screen_of(
 
 
 async def until(pilot, is_so: Callable[[], object], seconds: float = 10.0) -> None:
-    """Let the app work until something is so."""
+    """Let the app work until a condition is true."""
     end = time.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < end, f"it did not become so in {seconds} s"
+        assert time.monotonic() < end, f"not true in {seconds} s"
         await pilot.pause()
         await asyncio.sleep(0.005)
 
 
 async def opened(pilot) -> None:
-    """Until the session is open."""
+    """Wait until the session is open."""
     await until(pilot, lambda: pilot.app.turns.session is not None)
 
 
 async def asked(pilot) -> QuestionPanel:
-    """Until a question is on the screen and listens; gives its panel."""
+    """Wait until a question is on the screen and accepts keys; returns its panel."""
     questions = pilot.app.conversation.questions
     await until(pilot, lambda: questions.panel is not None and questions.panel._listens_from < time.monotonic())
     return questions.panel
@@ -59,7 +59,7 @@ def shown(app: OuroApp) -> str:
 
 
 def screen_text(app: OuroApp) -> str:
-    """What can be read on the whole screen now, line by line."""
+    """The text of the whole screen, line by line."""
     return "\n".join(
         "".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()
     )

@@ -1,4 +1,4 @@
-"""A shell tool in a folder of its own, and the questions that its tests ask of the machine."""
+"""A shell tool in its own folder, and functions that look at processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ouro.tools.tool import ToolContext, ToolResult
 
 
 class ShellBench:
-    """A workspace, the shell in it, its jobs, and what it reported."""
+    """A workspace with the shell tool, its jobs and its reports."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.root = folder / "workspace"
@@ -25,7 +25,7 @@ class ShellBench:
         self.context = ToolContext(self.reported.append, ask=self._nobody)
 
     async def run(self, command: str, timeout: float = 10, **arguments: object) -> ToolResult:
-        """What the tool answers to one command."""
+        """Run one command with the tool."""
         arguments = {"command": command, "timeout_seconds": timeout, **arguments}
         return await self.shell.run(ShellArgs(**arguments), self.context)
 
@@ -34,7 +34,7 @@ class ShellBench:
 
 
 def living(mark: str) -> list[int]:
-    """The processes whose command line holds `mark`, zombies not among them."""
+    """The processes whose command line contains `mark`, without zombies."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -47,7 +47,7 @@ def living(mark: str) -> list[int]:
 
 
 async def until(state: Callable[[], object], seconds: float = 5) -> None:
-    """Wait for a state; fails when it does not come."""
+    """Wait until a condition is true; fails after `seconds`."""
     async with asyncio.timeout(seconds):
         while not state():
             await asyncio.sleep(0.005)

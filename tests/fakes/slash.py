@@ -1,4 +1,4 @@
-"""Slash commands as they are typed, with the error that they raise."""
+"""Slash commands as a user types them; errors are raised."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Two homes that share one memory over a bare repository: edited and synchronised at random by `ouro memory …`.
 
-As a process, from tests/: `python -m fakes.synced_homes --edits 200` does each edit of either home by a process of its
-own, and prints what was lost (nothing). Within a test the same command lines are run in one process.
+As a process, from tests/: `python -m fakes.synced_homes --edits 200` makes each edit of either home with its own
+process, and prints the losses (none). In a test the same command lines run in one process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 Run = Callable[[Sequence[str], Mapping[str, str], Path], tuple[int, str]]
-"""Command line, environment, folder -> exit code, and all that was said."""
+"""Command line, environment, folder -> exit code and output."""
 _EDITOR = '#!/bin/sh\nprintf "%s\\n" "$SAID" >> "$1"\n'
 _LONG = "Said at some length, so that it is no line of the core but a note, as all are that take up more than two "
 _LONG += (
@@ -30,7 +30,7 @@ _LONG += (
 
 
 def as_process(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
-    """As a user runs it."""
+    """Run it as a user does."""
     done = subprocess.run(
         [sys.executable, "-m", "ouro", *words], cwd=folder, env={**os.environ, **environment}, capture_output=True,
         stdin=subprocess.DEVNULL, text=True, check=False,
@@ -39,18 +39,18 @@ def as_process(words: Sequence[str], environment: Mapping[str, str], folder: Pat
 
 
 def in_this_process(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
-    """The same without a start; the process itself must be in that folder."""
+    """Run it in this process, whose folder must be `folder`."""
     from ouro.cli import main
 
     assert Path.cwd() == folder
-    kept, said = dict(os.environ), io.StringIO()
+    before, output = dict(os.environ), io.StringIO()
     os.environ.update(environment)
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            return main(words), said.getvalue()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            return main(words), output.getvalue()
     finally:
         os.environ.clear()
-        os.environ.update(kept)
+        os.environ.update(before)
 
 
 @dataclass
@@ -61,11 +61,11 @@ class SyncedHomes:
     run: Run
     rng: random.Random
     said: set[str] = field(default_factory=set)
-    """The words that were written into memory, each of them once."""
-    taken_out: set[str] = field(default_factory=set)
-    """Those of a core line that was forgotten."""
+    """The words that were written into memory, each once."""
+    forgotten: set[str] = field(default_factory=set)
+    """The words of forgotten core lines."""
     deleted: set[str] = field(default_factory=set)
-    """Those of a note that was deleted: another home may have brought it back by a change of its own."""
+    """The words of deleted notes: a change in the other home may restore such a note."""
     done: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ class SyncedHomes:
         return self.root / "one", self.root / "two"
 
     def live(self, edits: int) -> None:
-        """So many edits in each home, in turns by chance, some with a sync behind them; then all are synchronised."""
+        """Make edits in each home, in random order, some followed by a sync; then synchronize both."""
         order = [home for home in self.homes for _ in range(edits)]
         self.rng.shuffle(order)
         for home in order:
@@ -101,7 +101,7 @@ class SyncedHomes:
         self._ouro("sync", home, "sync", "--remote", str(self.remote))
 
     def edit(self, home: Path) -> None:
-        """Something that a user does with memory."""
+        """Make one random change of memory."""
         word = f"w{len(self.said):04}{self.rng.getrandbits(32):08x}"
         lines, notes, away = self._lines(home), self._notes(home), self._notes(home, "archive")
         kinds = ["line", "line", "line", "note", "note", "core", *(["forget"] if lines else [])]
@@ -122,7 +122,7 @@ class SyncedHomes:
                 self._ouro(kind, home, "edit", self.rng.choice(notes).stem, said=f"And {word}.")
             case "forget":
                 gone = self.rng.choice(lines)
-                self.taken_out.add(gone)
+                self.forgotten.add(gone)
                 self._ouro(kind, home, "forget", gone, "--yes")
             case "archive":
                 self._ouro(kind, home, "archive", self.rng.choice(notes).stem)
@@ -135,15 +135,15 @@ class SyncedHomes:
                 self._ouro(kind, home, "accept")
 
     def check(self) -> list[str]:
-        """What is not as it has to be, after the last syncs."""
+        """The errors after the last syncs."""
         texts = [self.texts(home) for home in self.homes]
         wrong = [*self.wrong, *([] if texts[0] == texts[1] else ["the two homes are not the same"])]
         for home, found in zip(self.homes, texts, strict=True):
             whole = "\n".join(found.values())
-            wrong += [f"{home.name} lost {each}" for each in self.said - self.taken_out - self.deleted
+            wrong += [f"{home.name} lost {each}" for each in self.said - self.forgotten - self.deleted
                       if each not in whole]  # fmt: skip
             core = "\n".join(text for name, text in found.items() if "mem_" not in name)
-            wrong += [f"{home.name} has {each} again" for each in self.taken_out if each in core]
+            wrong += [f"{home.name} has {each} again" for each in self.forgotten if each in core]
             git_dir = home / "memory" / ".git"
             command = ["git", "--git-dir", git_dir, "fsck", "--strict"]
             checked = subprocess.run(command, capture_output=True, check=False)
@@ -166,27 +166,27 @@ class SyncedHomes:
 
     def _ouro(self, kind: str, home: Path, *words: str, said: str = "") -> None:
         environment = {"OURO_HOME": str(home), "VISUAL": str(self.root / "editor"), "SAID": said}
-        code, told = self.run(["memory", *words], environment, self.root / "work")
+        code, output = self.run(["memory", *words], environment, self.root / "work")
         self.done[kind] += 1
         if code:
-            self.wrong.append(f"{home.name}: {' '.join(words)[:80]}: exit code {code}: {told.strip()[-300:]}")
+            self.wrong.append(f"{home.name}: {' '.join(words)[:80]}: exit code {code}: {output.strip()[-300:]}")
 
 
 def main() -> None:
-    """Live, check, and tell."""
+    """Make the edits, check, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--edits", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         homes = SyncedHomes(Path(folder).resolve(), as_process, random.Random(args.seed))
-        os.environ.setdefault("KF_RULE_CACHE_DIR", str(homes.root / "rules"))  # compiled once, not by each home
+        os.environ.setdefault("KF_RULE_CACHE_DIR", str(homes.root / "rules"))  # compiled once for both homes
         began = time.monotonic()
         homes.live(args.edits)
         wrong = homes.check()
         count, seconds = len(homes.texts(homes.homes[0])), time.monotonic() - began
     print(
-        f"{dict(homes.done)} in {seconds:.0f} s; {len(homes.said)} words said, {len(homes.taken_out)} taken out again,"
+        f"{dict(homes.done)} in {seconds:.0f} s; {len(homes.said)} words said, {len(homes.forgotten)} forgotten,"
         f" {count} files at the end; {len(wrong)} wrong."
     )
     for line in wrong[:10]:

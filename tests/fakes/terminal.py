@@ -15,7 +15,7 @@ from pathlib import Path
 import pexpect
 import pyte
 
-# pyte takes the keyboard protocol's sequences for others, and half a sequence is not to be judged.
+# pyte misreads the sequences of the keyboard protocol. Half a sequence waits for its other half.
 _NOT_FOR_PYTE = re.compile(rb"\x1b\[[<>=][\d;]*[a-zA-Z]")
 _HALF = re.compile(rb"\x1b(\[[<>=]?[\d;]*)?\Z")
 
@@ -23,7 +23,7 @@ _HALF = re.compile(rb"\x1b(\[[<>=]?[\d;]*)?\Z")
 class Terminal:
     """Runs `command` from the moment of `started`; `size` is rows and columns.
 
-    Nothing here waits for a time: `until` reads until something is so, and fails with the picture when it never is.
+    Nothing here waits for a fixed time: `until` reads until a condition is true, or fails with the screen.
     """
 
     def __init__(
@@ -33,12 +33,14 @@ class Terminal:
         self.raw = b""
         """Everything that the program has written."""
         self.background = "rgb:0000/0000/0000"
-        """What it answers when it is asked; empty: nothing."""
+        """The answer to a query of the background colour; empty: none."""
         self._stream = pyte.ByteStream(self.screen)
         self._rest = b""
         self._ended = False
+        self._lines: list[str] | None = None
+        """The screen as text, until it changes: `shows` reads it several times for each frame."""
         self.modes_before = _modes_of_a_new_terminal()
-        """A program may have changed them before one can ask."""
+        """Of a new terminal: the program may change its own before they can be read."""
         self.started = time.monotonic()
         self.child = pexpect.spawn(
             command[0], list(command[1:]), env=dict(environment), cwd=str(cwd), dimensions=size, timeout=20
@@ -55,7 +57,7 @@ class Terminal:
         self.child.send(keys)
 
     def read(self, wait: float = 0.05) -> bool:
-        """Take in what the program has written within `wait` seconds; False at its end."""
+        """Read what the program writes within `wait` seconds; returns False at its end."""
         if self._ended:
             return False
         if not select.select([self.child.child_fd], [], [], wait)[0]:
@@ -68,19 +70,20 @@ class Terminal:
             self._ended = True
             return False
         self.raw += data
+        self._lines = None
         self._answer(data)
         data = _NOT_FOR_PYTE.sub(b"", self._rest + data)
         half = _HALF.search(data)
         self._rest = half[0] if half else b""
         *before, last = data[: len(data) - len(self._rest)].split(b"\x1b[6n")
-        for piece in before:  # where the cursor is, is asked between two pieces of what is drawn
+        for piece in before:  # the program asks for the place of the cursor between two pieces
             self._stream.feed(piece)
             self.child.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R".encode())
         self._stream.feed(last)
         return True
 
     def _answer(self, data: bytes) -> None:
-        """Answer what programs ask a terminal at their start, as a terminal would."""
+        """Answer the queries that programs send at their start."""
         for question, answer in (
             (b"\x1b[c", b"\x1b[?62;22c"),
             (b"\x1b]11;?", f"\x1b]11;{self.background}\x1b\\".encode() if self.background else b""),
@@ -90,12 +93,12 @@ class Terminal:
                 self.child.send(answer)
 
     def until(self, is_so: Callable[[], object], seconds: float = 20.0) -> None:
-        """Read until something is so."""
+        """Read until a condition is true."""
         end = time.monotonic() + seconds
         while not is_so():
             self.read()
             if time.monotonic() > end:
-                raise AssertionError("\n".join(["it did not become so:", *self.lines()]))
+                raise AssertionError("\n".join([f"not true in {seconds:g} s:", *self.lines()]))
 
     def until_shows(self, *texts: str) -> None:
         """Read until all of these can be read on the screen."""
@@ -106,10 +109,12 @@ class Terminal:
         self.until(lambda: not any(map(self.shows, texts)))
 
     def lines(self) -> list[str]:
-        """What can be read on the screen."""
-        rows, columns = self.screen.buffer, range(self.screen.columns)
-        # `display` fails on a wide character of which one half is overwritten.
-        return ["".join(rows[y][x].data for x in columns).rstrip() for y in range(self.screen.lines)]
+        """The rows of the screen, without blanks at their ends."""
+        if self._lines is None:
+            rows, columns = self.screen.buffer, range(self.screen.columns)
+            # `display` fails on a wide character of which one half is overwritten.
+            self._lines = ["".join(rows[y][x].data for x in columns).rstrip() for y in range(self.screen.lines)]
+        return self._lines
 
     def text(self) -> str:
         """The same in one piece."""
@@ -120,12 +125,13 @@ class Terminal:
         return any(text in line for line in self.lines())
 
     def resize(self, rows: int, columns: int) -> None:
-        """Make the window another size; the program is told."""
+        """Change the size of the window, and notify the program."""
         self.screen.resize(rows, columns)
+        self._lines = None
         self.child.setwinsize(rows, columns)
 
     def modes(self) -> list:
-        """The terminal's modes, as termios tells them."""
+        """The terminal's modes, from termios."""
         return termios.tcgetattr(self.child.child_fd)
 
     def hang_up(self) -> None:
@@ -139,15 +145,15 @@ class Terminal:
         os.kill(self.pid, number)
 
     def end(self, seconds: float = 20.0) -> int:
-        """Read to the end; gives the exit code, 128 and more for a signal."""
+        """Read to the end; returns the exit code, 128 and more for a signal."""
         end = time.monotonic() + seconds
         while self.read() or self.child.isalive():
             if time.monotonic() > end:
-                raise AssertionError("\n".join(["it did not end:", *self.lines()]))
+                raise AssertionError("\n".join(["the program did not end:", *self.lines()]))
         return self.child.exitstatus if self.child.exitstatus is not None else 128 + self.child.signalstatus
 
     def close(self) -> None:
-        """End the program and all that it started."""
+        """Kill the program and its child processes."""
         for pid in reversed(list(descendants(self.pid))):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -168,7 +174,7 @@ def _modes_of_a_new_terminal() -> list:
 
 
 class _Screen(pyte.Screen):
-    """With the second screen of real terminals, as far as needed: both begin empty."""
+    """With the alternate screen of real terminals, as far as needed: both screens begin empty."""
 
     def set_mode(self, *modes: int, **kwargs: bool) -> None:
         super().set_mode(*modes, **kwargs)
@@ -184,8 +190,17 @@ class _Screen(pyte.Screen):
             self.cursor_position()
 
 
+def is_alive(pid: int) -> bool:
+    """Whether there is a process with this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def descendants(pid: int) -> Iterator[int]:
-    """A process and all below it."""
+    """A process and all its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError):

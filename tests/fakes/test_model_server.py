@@ -1,4 +1,4 @@
-"""The model server itself: what others test against must be right first."""
+"""The model server of the tests."""
 
 import json
 import subprocess
@@ -70,7 +70,7 @@ def test_a_whole_answer_is_one_object(model_server):
     assert anthropic["content"][1]["input"] == {"path": "a"}
 
 
-def test_requests_are_kept_as_they_came(model_server):
+def test_requests_are_recorded_unchanged(model_server):
     model_server.script(["one", "two"])
     ask(model_server, "first")
     ask(model_server, "first", {"role": "assistant", "content": "one"}, "second", tools=[])
@@ -79,7 +79,7 @@ def test_requests_are_kept_as_they_came(model_server):
     assert model_server.requests[0].wire == "openai"
 
 
-def test_a_used_up_script_says_so(model_server):
+def test_the_end_of_a_script_is_an_error(model_server):
     answer = ask(model_server)
     assert (answer.status_code, "no more replies" in answer.text) == (400, True)
 
@@ -96,7 +96,7 @@ def test_a_broken_stream_breaks(model_server, fault, after):
     ("fault", "broken"),
     [("end", None), ("error", b'"error"'), ("bad_json", b'"h\n'), ("bad_utf8", b"\xff\xfe")],
 )
-def test_a_fault_comes_where_it_was_asked_for(model_server, fault, broken):
+def test_a_fault_comes_at_its_place(model_server, fault, broken):
     model_server.script([Reply("Hello there", fault=fault, after=1)])
     answer = ask(model_server).content
     assert b'"Hell"' in answer
@@ -124,7 +124,7 @@ def test_a_client_that_goes_away_is_noticed(model_server):
     assert model_server.requests[0].gone.wait(5)
 
 
-def test_agent_mode_does_what_the_lines_say(model_server):
+def test_agent_mode_follows_the_lines(model_server):
     model_server.script(agent)
     prompt = {"role": "user", "content": "please\nrun: ls & read: api.py\nsay: well"}
     first = events(ask(model_server, prompt))
@@ -168,12 +168,12 @@ def test_the_server_runs_as_its_own_process(tmp_path, suffix):
     assert process.returncode
 
 
-def test_two_servers_do_not_meet():
+def test_two_servers_are_independent():
     with ModelServer(["one"]) as one, ModelServer(["two"]) as two:
         assert (openai_text(ask(one)), openai_text(ask(two))) == ("one", "two")
 
 
-def test_agent_mode_goes_on_when_ouro_adds_a_word_and_answers_plain_words(model_server):
+def test_agent_mode_continues_after_messages_of_ouro_and_echoes_plain_text(model_server):
     model_server.script(agent)
     said = {"role": "user", "content": "repeat: 2 true"}
     call, result = {"role": "assistant"}, {"role": "tool", "content": "ok"}
@@ -186,6 +186,6 @@ def test_agent_mode_goes_on_when_ouro_adds_a_word_and_answers_plain_words(model_
     assert openai_text(ask(model_server, *done, {"role": "assistant", "content": "Done"}, "hello")) == "You said: hello"
 
 
-def test_a_script_that_fails_says_so(model_server):
+def test_a_script_that_fails_answers_with_its_error(model_server):
     model_server.script(lambda request: 1 / 0)
     assert "ZeroDivisionError" in ask(model_server).text

@@ -1,4 +1,4 @@
-"""A warm start is the start that was asked for."""
+"""A warm start behaves like a cold one."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def begin(tmp_path):
 
 
 def is_warm(process) -> bool:
-    """Asked of a process that waits: one that has ended has no command line."""
+    """Only for a running process: one that has ended has no command line."""
     return b"warm_python" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
 
 
@@ -48,7 +48,7 @@ def test_it_ends_as_a_cold_one_with_the_same_output(begin, words):
     assert warm.returncode == cold.returncode
 
 
-def test_it_is_a_child_with_a_session_of_its_own_that_dies_of_signals(begin):
+def test_it_is_a_child_with_its_own_session_that_dies_of_signals(begin):
     worker = begin("-P", "-m", "ouro.mcp.worker")
     assert worker.stdout.readline() == b'{"ready": true}\n'
     assert is_warm(worker)
@@ -71,13 +71,13 @@ def test_a_terminal_is_its_own(tmp_path):
     ("name", "environment"),
     [("yaml.py", {}), ("a.txt", {"PYTHONPATH": "/x"}), ("a.txt", {"PYTHONUTF8": "0"}), ("a", COLD)],
 )
-def test_what_a_fork_cannot_be_is_started_cold(begin, tmp_path, name, environment):
+def test_what_a_fork_cannot_do_is_started_cold(begin, tmp_path, name, environment):
     (tmp_path / name).touch()
     assert not is_warm(begin("-m", "ouro", "-p", **environment))
     assert not is_warm(begin("-X", "dev", "-m", "ouro", "-p"))
 
 
-def test_code_is_started_warm_where_it_says_so(tmp_path):
+def test_code_with_the_mark_is_started_warm(tmp_path):
     code = "import sys; print(__name__, *sys.argv); sys.exit(3)"
     done = [
         subprocess.run([sys.executable, "-c", each, "a b"], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What a tool is given, in tests: reports are kept, questions get prepared answers."""
+"""The context of a tool in tests: it records reports, and answers questions with prepared texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ouro.tools.tool import AnyTool, ToolContext, ToolResult, parse_arguments
 
 
 class Surroundings:
-    """A tool's context that remembers what happened."""
+    """A tool's context that records reports and questions."""
 
     def __init__(self, answers: Sequence[str] = ()) -> None:
         self.answers = tuple(answers)

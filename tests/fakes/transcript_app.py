@@ -1,4 +1,4 @@
-"""An app that is nothing but a transcript, with a clock that stands still."""
+"""An app with only a transcript and a stopped clock."""
 
 from textual.app import App, ComposeResult
 
@@ -7,7 +7,7 @@ from ouro.frontends.tui.widgets.transcript import TranscriptView
 
 
 class TranscriptApp(App[None]):
-    """`show(…)` events, `lines()` what is on the screen."""
+    """`show(…)` shows events, `lines()` returns the screen."""
 
     def __init__(self, *events, theme="textual-dark"):
         super().__init__()
@@ -32,5 +32,5 @@ class TranscriptApp(App[None]):
         return [self.transcript.render_line(y) for y in range(self.transcript.size.height)]
 
     def lines(self):
-        """What can be read, without the empty lines at the end."""
+        """The rows of the screen, without empty ones at the end."""
         return "\n".join(strip.text.rstrip() for strip in self.strips()).rstrip("\n").split("\n")

@@ -1,4 +1,4 @@
-"""A script for the model server that plays two models: the conversation's, and the classifier that reads it."""
+"""A script for the model server that plays two models: that of the conversation, and its classifier."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Answer = list[dict[str, Any]] | Step | Callable[[str], "Answer"]
 
 
 class TwoVoices:
-    """`talk` answers the conversation; what the classifier says is `answer`, whenever it is asked.
+    """`talk` answers the conversation, `answer` is each answer of the classifier.
 
     Args:
-        talk: gives a step for a request of the conversation.
-        answer: operations, any step of the server (a text, a Reply that is held, a failure), or a function of what
-            the classifier was asked that gives one of these.
+        talk: returns a step for a request of the conversation.
+        answer: operations, any step of the server (a text, a Reply that is held, a failure), or a function of the
+            request to the classifier that returns one of these.
     """
 
     def __init__(self, talk: Callable[[Request], Step] = agent, answer: Answer = ()) -> None:
@@ -27,7 +27,7 @@ class TwoVoices:
         self.said: list[Request] = []
         """The requests of conversations, in order."""
         self.asked: list[str] = []
-        """What the classifier was asked, in order."""
+        """The requests to the classifier, in order."""
 
     def __call__(self, request: Request) -> Step:
         if BEGIN in json.dumps(request.messages[0]):
@@ -44,17 +44,17 @@ class TwoVoices:
 
     @property
     def last(self) -> str:
-        """The last message that a conversation sent to its model: the user's, and what goes with it."""
+        """The last message to the model of the conversation: the user's, with its context."""
         return content(self.said[-1].messages[-1])
 
 
 def content(message: dict[str, Any]) -> str:
-    """The words of a message, as they stand in a request."""
+    """The text of a message in a request."""
     said = message["content"]
     return said if isinstance(said, str) else "\n".join(part.get("text", "") for part in said)
 
 
 def place(asked: str, text: str) -> int:
-    """Under which number the classifier was shown a note; 0: it was not."""
+    """The number under which the classifier got a note; 0: it did not get it."""
     shown = [line for line in asked.partition("The session, quoted")[0].splitlines() if ". (" in line]
     return next((number for number, line in enumerate(shown, 1) if text in line), 0)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class BytesFile:
-    """Bytes that are read as an open file of aiofiles is, without its threads."""
+    """Bytes with the interface of an open file of aiofiles, without threads."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -28,6 +28,6 @@ class BytesFile:
 
 
 def wait(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns. Runs in a thread of its own, so that it also works below a running loop."""
+    """Run a coroutine and return its result. It runs in another thread, so that it also works below a running loop."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, coroutine).result()

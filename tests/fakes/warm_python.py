@@ -1,9 +1,8 @@
 """Starts ouro as a fork of a process that has imported it: a start takes 0.2 to 0.6 s of CPU, most of it imports.
 
-`subprocess` and `pexpect` are used as ever, and what they start is a child of the test with its own session, folder,
-environment and terminal. What a fork cannot be is started cold: other options of Python, variables that Python reads
-when it starts, a file in the folder named like an imported module, and all that has TEST_COLD_STARTS in its
-environment.
+Tests use `subprocess` and `pexpect` as usual. The started process is a child of the test with its own session, folder,
+environment and terminal. A start that a fork cannot imitate is cold: other options of Python, variables that Python
+reads at its start, a file in the folder named like an imported module, and TEST_COLD_STARTS in the environment.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ from ptyprocess import PtyProcess
 
 TESTS = Path(__file__).parents[1]
 MODULES = {"ouro", "ouro.mcp.worker", "fakes.killed_sessions", "fakes.screen_program", "fakes.repl_program"}
-"""What is started warm, as `python [-P] -m MODULE`."""
+"""Modules that are started warm, as `python [-P] -m MODULE`."""
 WARM = "# may be started warm\n"
-"""How the code of `python -c CODE` begins that is started warm, too."""
+"""The first line of code that `python -c CODE` starts warm, too."""
 IMPORTED_LATE = (
     "anyio._backends._asyncio", "certifi", "git", "h2.connection", "markdown_it", "rapidfuzz.process", "sqlite3",
     "yaml",
 )  # fmt: skip
-"""By ouro's modules, which are all imported ahead."""
+"""Imported by ouro's modules at first use."""
 COLD = "TEST_COLD_STARTS"
 CLONE_PARENT = 0x8000
 CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine) if sys.platform == "linux" else None
@@ -68,7 +67,7 @@ class _Command(NamedTuple):
 
 
 class WarmPython:
-    """The process that is forked."""
+    """The process that forks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -88,7 +87,7 @@ class WarmPython:
             self._socket.sendmsg([len(data).to_bytes(4, "big")], [rights])
             self._socket.sendall(data)
             number = self._socket.recv(4, socket.MSG_WAITALL)
-        assert number, "the process that is forked is gone"
+        assert number, "the process that forks has ended"
         return int.from_bytes(number, "big")
 
     def stop(self) -> None:
@@ -98,7 +97,7 @@ class WarmPython:
 
 @contextlib.contextmanager
 def warm_starts() -> Iterator[None]:
-    """Within it, what can be started warm is."""
+    """Start processes warm within this context, if possible."""
     starts = _Starts()
     fork_exec, spawn = subprocess._fork_exec, PtyProcess.spawn
 

@@ -1,4 +1,4 @@
-"""Sessions to write out: one with everything in it, and one that is hostile."""
+"""Sessions to export: one with everything in it, and a hostile one."""
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos
 from ouro.memory.backend import (

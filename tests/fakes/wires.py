@@ -1,4 +1,4 @@
-"""The three ways to a model, each pointed at a model server: what must hold for one is tested on all."""
+"""Each way to a model, connected to the model server, for tests of what they have in common."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Wire:
         return (await self.told(*messages, tools=tools, **more)).finish()
 
     async def told(self, *messages: Message, tools=(READ, SHELL), **more) -> ReplyBuilder:
-        """Everything that came, whether it is an answer or not."""
+        """Everything that arrived, whether it is an answer or not."""
         model = self.model(**more)
         builder = ReplyBuilder(model.spec.name)
         try:
@@ -64,7 +64,7 @@ class Wire:
         return builder
 
     async def failure(self, *messages: Message, **more) -> tuple[ModelError, str]:
-        """The error that asking ends with, and the text that came before it."""
+        """The error of a request, and the text that arrived before it."""
         model = self.model(**more)
         builder = ReplyBuilder(model.spec.name)
         try:
@@ -76,7 +76,7 @@ class Wire:
             return error, builder.message(cut=True).text
         finally:
             await model.close()
-        raise AssertionError(f"it was taken for an answer: {builder.message()}")
+        raise AssertionError(f"there was no error: {builder.message()}")
 
 
 async def chunks_of(model: Model, *messages: Message, tools=()) -> list[Chunk]:

@@ -1,4 +1,4 @@
-"""An embedding model that knows words alone: two texts are as close as the words that they share."""
+"""An embedding model of words alone: texts are close if they share words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DIMENSIONS = 256
 
 
 class WordEmbedder:
-    """A dimension a word, as good as; counts what it is asked."""
+    """Nearly one dimension per word; records its requests."""
 
     def __init__(self, name: str = "words") -> None:
         self.name = name
@@ -24,11 +24,11 @@ class WordEmbedder:
         return np.array([vector_of(text) for text in texts], np.float32)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 def vector_of(text: str) -> list[float]:
-    """The words of a text, counted by their dimensions, brought to length one."""
+    """The word counts of a text by dimension, scaled to length one."""
     row = np.full(DIMENSIONS, 1e-3)
     for word in re.findall(r"\w+", text.lower()):
         row[zlib.crc32(word.encode()) % DIMENSIONS] += 1

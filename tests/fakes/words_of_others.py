@@ -1,4 +1,4 @@
-"""What a file, a page or an output may say so that it is remembered."""
+"""Texts in a file, a page or an output that try to be remembered."""
 
 import base64
 

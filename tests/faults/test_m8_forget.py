@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from fakes.told_sessions import Conversation
+from fakes.stored_sessions import StoredSession
 from fakes.waiting import wait
 from fakes.warm_python import WARM
 
@@ -56,7 +56,7 @@ def memory(place: OuroHome, folder: Path | None = None) -> GitMemoryStore:
 def tell(place: OuroHome, number: int, *, holds: bool) -> str:
     """A session with all that a session may hold."""
     words = list(FORMS) if holds else ["nothing", "of", "it"]
-    talk = Conversation(place.sessions, number)
+    talk = StoredSession(place.sessions, number)
     call = ToolCall("call_1", "shell", {"command": f"echo {words[0]}", "nested": {"a": [words[-1]]}, "id": words[0]})
     talk.say(
         user("  leading blanks\n\nand a last line \n"),

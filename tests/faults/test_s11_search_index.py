@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.told_sessions import NOTE, Conversation, session_id
+from fakes.stored_sessions import NOTE, StoredSession, session_id
 
 from ouro.errors import SearchUnavailable
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, search_sessions
@@ -23,7 +23,7 @@ WITHOUT_RIGHTS = pytest.mark.skipif(os.getuid() == 0, reason="root may write any
 def root(home):
     root = home / ".ouro" / "sessions"
     for number in (1, 2):
-        talk = Conversation(root, number)
+        talk = StoredSession(root, number)
         talk.say(user(f"heron number {number}"))
         talk.end()
     return root
@@ -138,7 +138,7 @@ def test_s11_a_locked_index_is_said_and_works_again(path, root, monkeypatch):
     monkeypatch.setattr(index_schema, "WAIT_SECONDS", 0.05)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    talk = Conversation(root, 3)
+    talk = StoredSession(root, 3)
     talk.say(user("heron number 3"))
     talk.end()
     index = Index(path)
@@ -175,7 +175,7 @@ with index.reading() as database:
 
 def test_s11_three_processes_at_once_make_one_index(home, root):
     for number in range(3, 23):
-        talk = Conversation(root, number)
+        talk = StoredSession(root, number)
         talk.say(user(f"heron number {number}"))
         talk.end()
     path = home / ".ouro" / "cache" / "index.db"

@@ -5,14 +5,7 @@ import signal
 import time
 
 import pytest
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+from fakes.terminal import is_alive
 
 
 def until_gone(pid, seconds):

@@ -1,16 +1,16 @@
 """A crash campaign: `python -m tests.soak --minutes 2 --seed 7`.
 
-Real `ouro -p` processes, one, two or eight at a time, talk to a model server on loopback and are killed: at random
-moments, or before the N-th write, fsync or rename of the process (a library in C, where `cc` is). Beside them an editor
-writes into memory, and git pulls into the project. After each round the law is checked:
+Real `ouro -p` processes, one, two or eight at a time, use a model server on loopback and are killed: at random moments,
+or before the N-th write, fsync or rename of the process (a library in C, if `cc` is installed). At the same time an
+editor writes into memory, and git pulls into the project. After each round these rules are checked:
 
-- all that was acknowledged on standard output is in the session,
-- all that others wrote is there,
+- everything that was acknowledged on standard output is in the session,
+- everything that others wrote is there,
 - the transcript can be sent,
 - git finds no damage,
 - nothing is left behind: no temporary file, no unfinished folder, no process.
 
-`--turns 1000` runs one session of so many turns instead, and holds how its memory grows against a limit (Linux).
+`--turns 1000` runs one session of that many turns instead, and compares the growth of its memory with a limit (Linux).
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from soak.growth import run  # noqa: E402
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--rounds", type=int, default=0, help="end after so many rounds")
+    parser.add_argument("--rounds", type=int, default=0, help="end after this many rounds")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--turns", type=int, default=0, help="measure how memory grows over so many turns instead")
+    parser.add_argument(
+        "--turns", type=int, default=0, help="measure the growth of memory over this many turns instead"
+    )
     options = parser.parse_args()
     if options.turns:
         with tempfile.TemporaryDirectory(prefix="ouro-soak-") as folder:
@@ -41,7 +43,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="ouro-soak-") as folder, Campaign(Path(folder), options.seed) as campaign:
         broken = campaign.run(options.minutes * 60, options.rounds)
         print(campaign.summary())
-    print("\n".join(broken[:20]) if broken else "the law holds")
+    print("\n".join(broken[:20]) if broken else "no rule was broken")
     return bool(broken)
 
 

@@ -1,4 +1,4 @@
-"""One home, one project, many killed processes: what they acknowledged is held against what is left."""
+"""One home, one project, many killed processes: what they acknowledged is compared with what is left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = {"write": 120, "fsync": 40, "rename": 15}
 """The calls before which a process is killed, and how many of them a turn makes, about."""
 _AT_ONCE = (1, 1, 2, 2, 8)
 _LONGEST = 180.0
-"""Seconds that a process has; then it is stuck, which is a finding."""
+"""Seconds after which a process counts as stuck, which is an error."""
 _KEY = "sk-test-soak"
 
 
@@ -48,7 +48,7 @@ class Killed:
     results: list[str] = field(default_factory=list)
 
     def read(self) -> None:
-        """Take what it wrote before it ended; a line that is not whole was not acknowledged."""
+        """Read its output; an incomplete line was not acknowledged."""
         for line in self.output.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
                 self._take(json.loads(line))
@@ -56,7 +56,7 @@ class Killed:
 
     @property
     def error(self) -> str:
-        """What it printed on standard error; read once."""
+        """Its standard error; can be read once."""
         path = self.output.with_suffix(".errors")
         text = path.read_text()
         path.unlink()
@@ -75,7 +75,7 @@ class Killed:
 
 
 class Campaign:
-    """Runs rounds in `folder` until the time is over. Ends all that it started."""
+    """Runs rounds in `folder` until the time is over, and ends all processes that it started."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -99,7 +99,7 @@ class Campaign:
         self._server.stop()
 
     def run(self, seconds: float, rounds: int = 0) -> list[str]:
-        """The breaches of the law, one line each."""
+        """The broken rules, one line each."""
         broken: list[str] = []
         end = time.monotonic() + seconds
         while time.monotonic() < end and (not rounds or self._rounds < rounds) and not broken:
@@ -143,7 +143,7 @@ class Campaign:
         path.chmod(0o600)
 
     def _reply(self, request: Request) -> Reply:
-        """Some tools at once, or a text; each with a name that comes once."""
+        """Several tool calls, or a text, each with a unique name."""
         name, rng = f"{next(self._numbers)}-{self._rng.getrandbits(32):x}", self._rng
         asked = [message for message in request.messages if message["role"] == "user"]
         if rng.random() < 0.5 and len(request.messages) < 80 and asked:

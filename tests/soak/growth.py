@@ -1,4 +1,4 @@
-"""Resident memory over the turns of one session, with long-term memory, tools and the index at work."""
+"""The resident memory over the turns of one session, with long-term memory, tools and the index."""
 
 from __future__ import annotations
 

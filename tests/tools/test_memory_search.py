@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from fakes.told_sessions import NOTE, Conversation
+from fakes.stored_sessions import NOTE, StoredSession
 from fakes.tool_context import call
 
 from ouro.display import Display, Plain
@@ -87,7 +87,7 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
     (memory / "facts.md").write_text("# Facts\n- The heron is the staging database.\n")
     os.utime(memory / "facts.md", (1_795_132_800, 1_795_132_800))  # 2026-11-20
     (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Never migrate the heron by hand."))
-    talk = Conversation(home / ".ouro" / "sessions", 1, "/home/me/app")
+    talk = StoredSession(home / ".ouro" / "sessions", 1, "/home/me/app")
     talk.say(user("Where is the heron?\x1b[31m"), assistant("On db7."))
     talk.change(TitleRecord("the \x07heron", AT))
     lookup = lookup_of(tmp_path)
@@ -126,7 +126,7 @@ async def test_notes_of_other_repositories_are_not_given(home, tmp_path):
 def indexed(home, tmp_path, monkeypatch):
     """A session that is in the index; gives the index and a function that asks the tool."""
     monkeypatch.setattr(index_schema, "WAIT_SECONDS", 0.05)
-    talk = Conversation(home / ".ouro" / "sessions", 1)
+    talk = StoredSession(home / ".ouro" / "sessions", 1)
     talk.say(*(user(f"The heron stands in pond {number}. " * 40) for number in range(20)))
     talk.end()
 

@@ -55,7 +55,7 @@ def test_json_can_be_imported_again_as_it_was(tmp_path):
 @pytest.mark.parametrize("ending", ["md", "html", "json"])
 async def test_export_writes_the_format_that_the_ending_says(tmp_path, ending):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
-    front_end.session.rewind.kept = everything()
+    front_end.session.rewind.session = everything()
     await dispatch(front_end, f"/export out.{ending}")
 
     to = {"md": "markdown"}.get(ending, ending)
@@ -67,7 +67,7 @@ async def test_export_writes_the_format_that_the_ending_says(tmp_path, ending):
 
 async def test_export_without_a_name_makes_one(tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
-    front_end.session.rewind.kept = everything()
+    front_end.session.rewind.session = everything()
     await dispatch(front_end, "/export")
     await dispatch(front_end, "/export html")
     await dispatch(front_end, "/export .json")
@@ -76,7 +76,7 @@ async def test_export_without_a_name_makes_one(tmp_path):
 
 async def test_export_goes_over_a_file_only_when_told(tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
-    front_end.session.rewind.kept = everything()
+    front_end.session.rewind.session = everything()
     (tmp_path / "out.md").write_text("mine")
     await dispatch(front_end, "/export out.md")
     assert (tmp_path / "out.md").read_text() == "mine"

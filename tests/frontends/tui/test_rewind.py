@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.fake_past import FakePast
+from fakes.fake_rewind import FakeRewind
 from fakes.fake_session import FakeSession, Wait
 from fakes.screens import opened, screen_of, screen_text, shown, until
 
@@ -23,7 +23,7 @@ LEFT = Branch(20, 8, AT, ("say it in German", "shorter"), 4, 1)
 
 def session_with(points=POINTS, branches=(LEFT,)):
     session = FakeSession()
-    session.rewind = FakePast(points, branches)
+    session.rewind = FakeRewind(points, branches)
     return session
 
 
@@ -302,7 +302,7 @@ async def test_esc_leaves_everything_as_it_is():
 
 async def test_esc_esc_while_it_runs_stops_it_and_goes_nowhere():
     session = FakeSession([[Wait()]])
-    session.rewind = FakePast(POINTS)
+    session.rewind = FakeRewind(POINTS)
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from fakes.fake_session import FakeSession, FakeShelf
+from fakes.fake_session import FakeCatalog, FakeSession
 from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.errors import SessionInUse, SeveralSessions
@@ -49,7 +49,7 @@ KNOWN = [
 
 @pytest.fixture
 def session_catalog():
-    made = FakeShelf(KNOWN)
+    made = FakeCatalog(KNOWN)
     made.hits = [SessionHit(KNOWN[2].id, 7, "the lexer drops its last token")]
     made.previews = {KNOWN[0].id: SessionExcerpt("The import was cyclic.", "mend it", (("assistant", "done"),))}
     return made

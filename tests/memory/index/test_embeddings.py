@@ -9,7 +9,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from fakes.told_sessions import Conversation
+from fakes.stored_sessions import StoredSession
 from fakes.waiting import wait
 
 from ouro.errors import ModelError
@@ -72,7 +72,7 @@ class Counting:
 def told(home):
     """A session of three passages, and an index that has read it."""
     root = home / ".ouro" / "sessions"
-    talk = Conversation(root)
+    talk = StoredSession(root)
     talk.say(user("aaab"), assistant("ccd"), user("kkkl"))
     talk.end()
     index = Index(home / ".ouro" / "cache" / "index.db")
@@ -238,7 +238,7 @@ def test_vectors_that_came_later_and_sessions_that_went_are_followed(told):
     vectors.fill()
     search = Search(index, vectors)
     assert [hit.text for hit in search.find("mmn", 1)] != ["mmmn"]
-    talk = Conversation(root, 2)
+    talk = StoredSession(root, 2)
     talk.say(user("mmmn"))
     talk.end()
     index.follow(Sources(root))
@@ -260,7 +260,7 @@ async def test_a_lookup_keeps_up_in_the_background(home):
     root = home / ".ouro" / "sessions"
     embedder = Counting()
     lookup = Lookup(home / ".ouro" / "cache" / "index.db", lambda: Sources(root), lambda: embedder)
-    talk = Conversation(root)
+    talk = StoredSession(root)
     talk.say(user("aaab"))
     await lookup.keep_up()
     assert embedder.asked == ["aaab"]
@@ -290,7 +290,7 @@ class Far:
 
 async def test_a_model_that_fails_leaves_the_words_which_is_said_once(home, caplog, monkeypatch):
     root = home / ".ouro" / "sessions"
-    talk = Conversation(root)
+    talk = StoredSession(root)
     talk.say(user("aaab"))
     talk.end()
     far = Far()
@@ -370,7 +370,7 @@ async def test_a_session_with_one_turn_leaves_the_vectors_of_a_large_import_to_l
 async def test_the_local_model_runs_in_a_process_that_ends(home, monkeypatch):
     monkeypatch.setattr(Lookup, "_fill_apart", FILL_APART)
     monkeypatch.setattr(LocalEmbedder, "embed", None)  # not here
-    talk = Conversation(home / ".ouro" / "sessions")
+    talk = StoredSession(home / ".ouro" / "sessions")
     talk.say(user("the parser drops a line"))
     talk.end()
     lookup = Lookup(home / "index.db", lambda: Sources(home / ".ouro" / "sessions"), local_embedder)

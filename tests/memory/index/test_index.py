@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from fakes.told_sessions import AT, NOTE, Conversation, session_id
+from fakes.stored_sessions import AT, NOTE, StoredSession, session_id
 from fakes.waiting import wait
 
 from ouro.errors import SearchUnavailable
@@ -53,7 +53,7 @@ def session_file(root):
 
 
 def test_words_of_people_and_outputs_of_tools_are_kept_apart(index, root, memory):
-    talk = Conversation(root)
+    talk = StoredSession(root)
     talk.say(
         user("fix api.py", context="the date is today"),
         Message("assistant", (Thinking("hm"), Text("I look."), ToolCall("1", "shell", {"command": "pytest -q"}))),
@@ -69,7 +69,7 @@ def test_words_of_people_and_outputs_of_tools_are_kept_apart(index, root, memory
 
 
 def test_what_is_appended_is_read_and_nothing_else(index, root, memory):
-    talk = Conversation(root)
+    talk = StoredSession(root)
     talk.say(user("one"))
     index.follow(sources(root, memory))
     with index.reading() as database:
@@ -88,7 +88,7 @@ def test_what_is_appended_is_read_and_nothing_else(index, root, memory):
 
 
 def test_an_edited_session_is_read_again(index, root, memory):
-    talk = Conversation(root)
+    talk = StoredSession(root)
     talk.say(user("the colour is red"), assistant("noted"))
     talk.end()
     index.follow(sources(root, memory))
@@ -121,7 +121,7 @@ def test_a_long_session_is_read_and_removed_in_portions_and_goes_on_where_it_was
             index.follow(sources(root, memory), check)
         return [text for _, _, text in said(index)]
 
-    talk = Conversation(root)
+    talk = StoredSession(root)
     texts = [f"message {number}" for number in range(12)]
     talk.say(*(user(text) for text in texts))
     talk.end()
@@ -143,7 +143,7 @@ def test_a_long_session_is_read_and_removed_in_portions_and_goes_on_where_it_was
 
 def test_a_deleted_session_is_gone(index, root, memory):
     for number in (1, 2):
-        talk = Conversation(root, number)
+        talk = StoredSession(root, number)
         talk.say(user(f"session {number}"))
         talk.end()
     index.follow(sources(root, memory))
@@ -153,7 +153,7 @@ def test_a_deleted_session_is_gone(index, root, memory):
 
 
 def test_a_record_without_its_end_waits_until_it_is_whole(index, root, memory):
-    talk = Conversation(root)
+    talk = StoredSession(root)
     talk.say(user("whole"))
     talk.end()
     file = session_file(root)
@@ -168,7 +168,7 @@ def test_a_record_without_its_end_waits_until_it_is_whole(index, root, memory):
 
 
 def test_a_long_message_is_found_by_any_of_its_passages(index, root, memory):
-    talk = Conversation(root)
+    talk = StoredSession(root)
     talk.say(user("\n\n".join(f"Paragraph {number}. " + "words " * 60 for number in range(12)) + " zanzibar"))
     talk.end()
     index.follow(sources(root, memory))
@@ -222,7 +222,7 @@ def test_notes_follow_an_editor(index, root, memory):
 
 def test_a_rebuild_gives_the_same_and_tells_how_far_it_is(index, root, memory):
     for number in range(1, 4):
-        talk = Conversation(root, number)
+        talk = StoredSession(root, number)
         talk.say(user(f"session {number}"))
         talk.end()
     (memory / "facts.md").write_text("- likes tea\n")
@@ -234,7 +234,7 @@ def test_a_rebuild_gives_the_same_and_tells_how_far_it_is(index, root, memory):
 
 
 def test_an_index_that_is_deleted_while_it_is_open_comes_back(index, root, memory, home):
-    talk = Conversation(root)
+    talk = StoredSession(root)
     talk.say(user("one"))
     talk.end()
     index.follow(sources(root, memory))
@@ -254,7 +254,7 @@ def test_files_are_for_the_user_alone(index, root, memory, home):
 
 def test_sessions_are_found_by_what_was_said_also_by_a_word_that_is_begun(index, root, memory):
     for number, (words, project) in enumerate([("sqlite locks", "/a"), ("sqlite pages", "/b"), ("tea", "/a")], 1):
-        talk = Conversation(root, number, project)
+        talk = StoredSession(root, number, project)
         talk.say(user("hello"), assistant(f"we spoke of {words} here"))
         talk.end()
     index.follow(sources(root, memory))

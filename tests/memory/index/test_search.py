@@ -3,7 +3,7 @@
 from datetime import date
 
 import pytest
-from fakes.told_sessions import NOTE, Conversation
+from fakes.stored_sessions import NOTE, StoredSession
 from fakes.waiting import wait
 
 from ouro.errors import SearchUnavailable
@@ -33,7 +33,7 @@ def search(home):
     memory.mkdir(mode=0o700, parents=True)
     (memory / "facts.md").write_text("- The staging database is called heron.\n")
     (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Optimistic locking with a retry."))
-    talk = Conversation(root, 1, "/a")
+    talk = StoredSession(root, 1, "/a")
     talk.say(
         user("Which locks shall we take for the orders table?"),
         assistant("Row locks timed out under load. Let us use a version column."),
@@ -42,7 +42,7 @@ def search(home):
         tool(ToolReply("1", "shell", "heron: migrated the orders table")),
     )
     talk.end()
-    talk = Conversation(root, 2, "/b")
+    talk = StoredSession(root, 2, "/b")
     talk.say(user("What is for lunch?"), assistant("Soup, as on the menu."))
     talk.end()
     index = Index(home / ".ouro" / "cache" / "index.db")
@@ -89,7 +89,7 @@ def test_filters_narrow(search):
 
 def test_a_copy_of_a_session_is_not_told_twice(search, home):
     root = home / ".ouro" / "sessions"
-    talk = Conversation(root, 3, "/a")
+    talk = StoredSession(root, 3, "/a")
     talk.say(user("What is for lunch?"), assistant("Soup, as on the menu."))
     talk.end()
     search.index.follow(Sources(root))

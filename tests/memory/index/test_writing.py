@@ -1,7 +1,7 @@
 """Words of every script are found by their parts, and shown where they stand."""
 
 import pytest
-from fakes.told_sessions import Conversation
+from fakes.stored_sessions import StoredSession
 
 from ouro.memory.index import Index, Search, SearchFilter, Sources, parse_query, search_sessions
 from ouro.memory.index.query import findable
@@ -26,7 +26,7 @@ SAID = {
 def index(tmp_path_factory):
     """All of it in one session of turns that have nothing to do with each other."""
     place = tmp_path_factory.mktemp("said")
-    talk = Conversation(place / "sessions")
+    talk = StoredSession(place / "sessions")
     for text in SAID.values():
         talk.say(user(text), assistant("Ok."))
     talk.end()
@@ -115,7 +115,7 @@ def test_what_holds_a_sentence_together_is_not_asked_for():
 
 def test_what_was_said_can_be_taken_out_again(tmp_path):
     """The words index follows its table also where it holds something else than the text."""
-    talk = Conversation(tmp_path / "sessions")
+    talk = StoredSession(tmp_path / "sessions")
     talk.say(user(SAID["chinese"]), user(SAID["camel"]))
     talk.end()
     index = Index(tmp_path / "index.db")

@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 from fakes.memory_editors import editor_of
-from fakes.told_sessions import Conversation
+from fakes.stored_sessions import StoredSession
 from fakes.waiting import wait
 
 from ouro.errors import UsageError
@@ -93,7 +93,7 @@ def test_the_place_holder_does_not_hold_what_is_forgotten():
 
 
 def test_words_that_records_are_made_of_leave_sessions_whole(place):
-    talk = Conversation(place.sessions, 1, "/home/me/assistant")
+    talk = StoredSession(place.sessions, 1, "/home/me/assistant")
     call = ToolCall("call_shell", "shell", {"pin": 123456, "role": "the assistant"})
     talk.say(user("the assistant"), Message("assistant", (Text("as the assistant"), call)))
     talk.say(Message("user", (ToolReply("call_shell", "shell", "123456 shell"),)), assistant("123456"))
@@ -115,7 +115,7 @@ def test_what_does_not_hold_it_is_byte_for_byte_as_it_was(place):
     store, plain = user_memory(place), {}
     for number in range(6):
         words = "".join(drawn.choice(alphabet) for _ in range(drawn.randrange(1, 400)))
-        talk = Conversation(place.sessions, number + 1)
+        talk = StoredSession(place.sessions, number + 1)
         talk.say(*(user(words + str(each)) for each in range(5)))
         talk.say(user(f"{words} Blackbird-77 {words}"))
         talk.end()

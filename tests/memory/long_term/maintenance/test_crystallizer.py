@@ -6,7 +6,7 @@ import json
 
 import pytest
 from fakes.classifier import quiet
-from fakes.old_sessions import old_session, session_id
+from fakes.stored_sessions import old_session, session_id
 
 from ouro.assemble import Options, opener
 from ouro.errors import ModelError, RequestRefused, UsageError

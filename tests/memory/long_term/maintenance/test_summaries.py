@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from fakes.classifier import quiet
-from fakes.old_sessions import old_session, records_of, session_id
+from fakes.stored_sessions import old_session, records_of, session_id
 
 from ouro.assemble import Options, opener
 from ouro.cli import main

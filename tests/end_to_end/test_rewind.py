@@ -1,4 +1,4 @@
-"""Going back, forking and titles, as a user does it."""
+"""Rewinding, forking and titles, as a user does it."""
 
 import pytest
 from fakes.model_server import Reply
@@ -7,31 +7,31 @@ from fakes.ouro_program import OuroProgram
 from ouro.session.titles import INSTRUCTIONS
 
 
-def said_by_person(request):
+def said(request):
     return [line for message in request.messages if message["role"] == "user"
             for line in str(message["content"]).split("\\n") if line.startswith("say:")]  # fmt: skip
 
 
-def go_back(terminal):
+def rewind_screen(terminal):
     terminal.send("\x1b")
     terminal.read(0.1)
     terminal.send("\x1b")
     terminal.until_shows("Rewind to a message")
 
 
-def test_a_message_is_gone_back_to_edited_and_sent_again_and_a_resume_goes_on_from_there(ouro):
+def test_a_message_is_edited_and_sent_again_and_a_resume_continues_from_there(ouro):
     terminal = ouro.screen()
     terminal.say("say: first answer")
     terminal.until_shows("  first answer")
     terminal.say("say: a wrong turn")
     terminal.until_shows("  a wrong turn")
-    go_back(terminal)
+    rewind_screen(terminal)
     terminal.until_shows("❯ say: a wrong turn")
     terminal.send("\r")
     terminal.until_shows("Rewound to here", "❯ say: a wrong turn")
     terminal.send("\x7f" * 4 + "way\r")
     terminal.until_shows("  a wrong way")
-    go_back(terminal)
+    rewind_screen(terminal)
     terminal.until_shows("↳ left: say: a wrong turn")
     terminal.send("\x1b")
     terminal.until_gone("Rewind to a message")
@@ -45,23 +45,23 @@ def test_a_message_is_gone_back_to_edited_and_sent_again_and_a_resume_goes_on_fr
     assert "a wrong turn" not in after.raw.decode()
 
 
-def test_a_session_is_forked_on_the_command_line_and_stays_as_it_was(ouro):
+def test_a_fork_on_the_command_line_leaves_the_session_unchanged(ouro):
     first = ouro.headless("-p", "say: once", "--output", "json")
     assert first.code == 0
     copy = ouro.headless("-p", "say: twice", "--resume", "latest", "--fork", "--output", "json")
     assert copy.lines[0]["session_id"] != first.lines[0]["session_id"]
     assert "once" in ouro.server.requests[-1].raw.decode()
-    sessions = {each["id"]: each["messages"] for each in ouro.sessions()}
+    sessions = {info["id"]: info["messages"] for info in ouro.sessions()}
     assert sessions == {first.lines[0]["session_id"]: 2, copy.lines[0]["session_id"]: 4}
 
 
-def test_fork_alone_is_wrong_usage(ouro):
+def test_fork_without_a_session_is_wrong_usage(ouro):
     done = ouro.headless("-p", "say: x", "--fork")
     assert (done.code, done.out) == (2, "")
     assert "Name it with --resume" in done.err
 
 
-def test_the_plain_prompt_goes_back_and_forks_by_numbers(ouro):
+def test_the_plain_prompt_rewinds_and_forks_by_numbers(ouro):
     lines = ["say: one", "say: two", "/rewind", "1", "1", "say: three", "/redo", "/undo", "/fork Another", "/exit"]
     done = ouro.headless("--plain", given="\n".join(lines) + "\n")
     assert done.code == 0
@@ -74,7 +74,7 @@ def test_the_plain_prompt_goes_back_and_forks_by_numbers(ouro):
 
 @pytest.fixture
 def with_titles(model_server, repository):
-    """ouro as it is: a model finds titles."""
+    """ouro with its default: a model finds titles."""
     program = OuroProgram(model_server, repository, titles=True)
     yield program
     program.close()
@@ -83,12 +83,12 @@ def with_titles(model_server, repository):
 def test_a_title_comes_after_the_first_turn_in_the_background(with_titles):
     def reply(request):
         is_title = INSTRUCTIONS in str(request.messages[0]["content"])
-        return Reply("Greet well" if is_title else "It is mended.")
+        return Reply("Greet well" if is_title else "It is fixed.")
 
     with_titles.server.script(reply)
     terminal = with_titles.screen(size=(24, 180))
-    terminal.say("please mend the greeting in api.py, it is wrong")
-    terminal.until_shows("It is mended.", "Greet well")
+    terminal.say("please fix the greeting in api.py, it is wrong")
+    terminal.until_shows("It is fixed.", "Greet well")
     terminal.leave()
     assert [each["title"] for each in with_titles.sessions()] == ["Greet well"]
     asked = with_titles.server.requests

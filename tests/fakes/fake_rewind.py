@@ -1,4 +1,4 @@
-"""What lies behind in a fake session: given points and branches, and what was asked of them."""
+"""The rewind of a fake session: given points and branches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ouro.memory.backend import WholeSession
 from ouro.session import Branch, Point, Rewound
 
 
-class FakePast:
-    """Keeps what was asked of it in `went`; `offered` is what can be undone with the messages."""
+class FakeRewind:
+    """Records calls in `went`; `offered` is what can be undone with the messages."""
 
     def __init__(self, points: Collection[Point] = (), branches: Collection[Branch] = ()) -> None:
         self.listed = tuple(points)
@@ -19,15 +19,15 @@ class FakePast:
         self.offered: Mapping[str, str] = {}
         self.redoable: Mapping[str, str] = {"conversation": "2 messages", "files": "1 file", "memory": "1 change"}
         self.undone_of_branch: Mapping[str, str] = {}
-        self.told: tuple[str, ...] = ()
+        self.notices: tuple[str, ...] = ()
         self.went: list[tuple] = []
-        self.kept: WholeSession | None = None
+        self.session: WholeSession | None = None
         self.lacks_branches = False
 
     async def whole(self) -> WholeSession:
-        if self.kept is None:
+        if self.session is None:
             raise SessionNotFound("Nothing was said in it yet.")
-        return self.kept
+        return self.session
 
     def points(self) -> tuple[Point, ...]:
         return self.listed
@@ -47,8 +47,8 @@ class FakePast:
 
     async def rewind(self, number: int, scopes: Collection[str] = (), *, conversation: bool = True) -> Rewound:
         self.went.append(("rewind", number, tuple(scopes), *(() if conversation else ("only",))))
-        point = next(each for each in self.listed if each.number == number)
-        return Rewound(point.text, point.images, self.told)
+        point = next(point for point in self.listed if point.number == number)
+        return Rewound(point.text, point.images, self.notices)
 
     async def can_redo(self, end: int | None = None) -> Mapping[str, str]:
         return self.redoable if end is None else self.undone_of_branch
@@ -81,10 +81,3 @@ class FakePast:
     async def fork(self, number: int | None = None, title: str = "") -> str:
         self.went.append(("fork", number, title))
         return "s-copy"
-
-
-class FakeTitles:
-    """Finds one title."""
-
-    async def find(self) -> str:
-        return "Mend the import"
