@@ -1,4 +1,4 @@
-"""Notes are recalled for messages that need them, whoever wrote them: an editor, git, a package."""
+"""Notes are recalled for messages that need them, from any source: an editor, git, a package."""
 
 import itertools
 import json
