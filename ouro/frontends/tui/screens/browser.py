@@ -173,7 +173,7 @@ class Browser(Sheet[OpenRequest | None]):
         """Read the rows and show them."""
 
     @abstractmethod
-    def _typed(self, text: str) -> None:
+    def _search_for(self, text: str) -> None:
         """Search for this text."""
 
     @abstractmethod
@@ -206,7 +206,7 @@ class Browser(Sheet[OpenRequest | None]):
     @on(Input.Changed, "#browser-search")
     def _search_changed(self, event: Input.Changed) -> None:
         self._has_message = False
-        self._typed(event.value)
+        self._search_for(event.value)
 
     @on(RowList.Picked)
     async def _picked(self) -> None:
@@ -248,15 +248,15 @@ class Browser(Sheet[OpenRequest | None]):
         elif action and not (
             in_search and (event.is_printable or (self._search.value and event.key in ("left", "right")))
         ):
-            await self._do(self._act(action))
+            await self._attempt(self._run_key_action(action))
         else:
             return False
         return True
 
-    async def _act(self, action: str) -> None:
+    async def _run_key_action(self, action: str) -> None:
         await getattr(self, f"_{action}")()
 
-    async def _do(self, work: Awaitable[object]) -> bool:
+    async def _attempt(self, work: Awaitable[object]) -> bool:
         """Await a change; if it fails, show the error in the last line and return False."""
         try:
             await work

@@ -139,7 +139,7 @@ class MemoryBrowser(Browser):
         if not self._page_view.has_focus:
             await self._show_page()
 
-    def _typed(self, text: str) -> None:  # noqa: ARG002 (read from the field: other filters change, too)
+    def _search_for(self, text: str) -> None:  # noqa: ARG002 (read from the field: other filters change, too)
         self._show(keep=False)
 
     def _show(self, *, keep: bool = True) -> None:
@@ -247,11 +247,11 @@ class MemoryBrowser(Browser):
 
     # Actions
 
-    async def _act(self, action: str) -> None:
+    async def _run_key_action(self, action: str) -> None:
         if action in ACTIONS:
             await self._change(action)
         else:
-            await super()._act(action)
+            await super()._run_key_action(action)
 
     async def _change(self, name: str) -> None:
         """Run the command of a key on the marked item, and show the result.

@@ -138,7 +138,7 @@ class SessionPicker(Browser):
         session_catalog = self._session_catalog = await self._get_catalog()
         sessions = await session_catalog.sessions(self._show_progress)
         matches = self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
-        self._typed(self._search.value)
+        self._search_for(self._search.value)
         await asyncio.to_thread(find_similar, "", [""])  # imports rapidfuzz before a key needs it
         matches.is_fuzzy = True
         self._show()
@@ -149,7 +149,7 @@ class SessionPicker(Browser):
 
     # Search
 
-    def _typed(self, text: str) -> None:
+    def _search_for(self, text: str) -> None:
         if self._matches is None:
             return
         changed = self._matches.look_for(text)
@@ -270,7 +270,7 @@ class SessionPicker(Browser):
         if not name or name == info.title:
             return
         if not self._rename_open(info.id, name):
-            await self._do(self._session_catalog.rename(info.id, name))
+            await self._attempt(self._session_catalog.rename(info.id, name))
         await self._reload()
 
     async def _delete_session(self) -> None:
@@ -289,7 +289,7 @@ class SessionPicker(Browser):
         return info
 
     async def _delete(self, info: SessionInfo) -> None:
-        if await self._do(self._session_catalog.store.delete_session(info.id)):
+        if await self._attempt(self._session_catalog.store.delete_session(info.id)):
             self._deleted.append(info)
             await self._reload()
             key = self._keymap.shown("restore_session")
@@ -298,7 +298,7 @@ class SessionPicker(Browser):
     async def _restore_session(self) -> None:
         if self._deleted:
             info = self._deleted.pop()
-            if await self._do(self._session_catalog.store.restore_session(info.id)):
+            if await self._attempt(self._session_catalog.store.restore_session(info.id)):
                 await self._reload()
                 self._show_message(f"Restored “{title_of(info)}”.")
         elif self._search.has_focus:
