@@ -38,7 +38,7 @@ FILES = {
     "instructions": TABLE["instructions"],
     "instructions for all projects": TABLE["instructions for all projects"],
     "rules for some files": places("rules for some files", "heron.md"),
-    "anything new": [
+    "all of these": [
         f"{base}/{kind}/{'heron/SKILL' if kind == 'skills' else 'heron'}.md"
         for base in ("~/.ouro", ".ouro") for kind in ("commands", "skills", "agents", "rules")
     ],
@@ -47,7 +47,7 @@ FILES = {
 
 def test_every_row_is_tried_here():
     programs = {"hooks", "MCP servers", "MCP servers of all projects", "permission rules", "plugins"}
-    assert {*FILES, *programs, "you have this"} == {*TABLE}
+    assert {*FILES, *programs, "files"} == {*TABLE}
 
 
 async def offered(repository) -> tuple[str, str, str]:
