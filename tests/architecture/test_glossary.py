@@ -27,6 +27,23 @@ WORDS = {
 }
 """What to write instead, and the pattern that is wrong."""
 
+DOC_WORDS = {
+    "without a question, without asking": r"\bunasked\b",
+    "again": r"\banew\b",
+    "instead of": r"\bin place of\b|\btakes? the place of\b",
+    "is relevant to": r"\bbears? on\b",
+    "permanently": r"\bfor good\b",
+    "fix": r"\bmend(?:s|ed|ing)?\b",
+    "is in": r"\bstands? in\b|\blies in\b",
+    "continue": r"\b(?:go(?:es|ing)?|went) on\b",
+    "automatically": r"\bby itself\b",
+    "gets, is informed": r"\b(?:is|are) told\b",
+    "one of your": r"\bof yours\b",
+    "import": r"\btakes? over\b",
+    "the reverse": r"\bthe other way round\b",
+}
+"""The same for the documentation, which has more of the everyday language."""
+
 FUNCTION_NAMES = {"told", "kept", "united", "taken_up", "whence", "said", "asked", "noted", "beside", "gone"}
 """Participles and adverbs: a function is named by a verb, a value by a noun."""
 
@@ -97,6 +114,17 @@ def _texts() -> Iterator[tuple[str, str]]:
 
 def test_no_forbidden_word():
     assert sorted(set(wrong_words())) == []
+
+
+def test_no_forbidden_word_in_the_documentation():
+    pages = {name: text.lower() for name, text in _texts() if name.startswith(DOCS)}
+    found = [
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}: use {use}"
+        for use, pattern in DOC_WORDS.items()
+        for name, text in pages.items()
+        for match in re.finditer(pattern, text)
+    ]
+    assert found == []
 
 
 def test_names_say_what_things_are():
