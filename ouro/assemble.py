@@ -204,7 +204,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         self.budget = Budget(self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec)
 
     def build(self, notices: tuple[str, ...]) -> Session:
-        self.plan.change(find_plan(self.transcript))
+        self.plan.items = find_plan(self.transcript)
         if self.info is not None:  # the command line may have named another model
             self.transcript.set_model(self.models.current()[0].spec.name)
         if mode := self.ground.options.mode:
@@ -383,7 +383,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         """The system prompt, with long-term memory, and the tools. Blocks."""
         bench = self.workbench
         found = builtin_tools(
-            self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, self.search,
+            self.workspace, bench.shell, bench.jobs, self.plan, self.files_seen, self.search,
             self.permissions.keeps_back,
         )  # fmt: skip
         tools = {
@@ -483,7 +483,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context
 
         def on_change() -> None:
-            plan.change(find_plan(transcript))
+            plan.items = find_plan(transcript)
             seen.clear()
             context.clear()
 

@@ -23,6 +23,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.shell import ShellJobs
 from ouro.tools.subagent import AgentSpec
+from ouro.tools.todo import Plan
 from ouro.tools.tool import AnyTool
 from ouro.utils.runtime import get_worktrees_dir
 
@@ -85,7 +86,7 @@ def _make_child(
         workspace,
         session.shell_in(cwd, jobs, confinement),
         jobs,
-        lambda _todos: None,
+        Plan(),
         session.files_seen_in(workspace),
         session.search,
         permissions.keeps_back,

@@ -40,5 +40,5 @@ async def update_plan_when_loaded(plan: Plan, memory: MemoryManager, emit: Emit)
     await memory.pager.loaded()
     found = find_plan(memory)
     if found != plan.items:
-        plan.change(found)
+        plan.items = found
         emit(TodosChanged(found))

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
-from ouro.safety import Access, Effect, Workspace
+from ouro.safety import Access, Effect
 from ouro.tools.changes import change_of, display_of
-from ouro.tools.files_seen import FileBefore, FilesSeen, encode, find, missing_file, store
+from ouro.tools.files_seen import FileBefore, FilesSeen, FileTool, encode, find, missing_file, store
 from ouro.tools.text_match import TOLERANCES, Lines, find_lines, nearest_lines, reindent_between
-from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text_files import Span, TextFile, save
 
@@ -264,7 +264,7 @@ class _Step(msgspec.Struct, frozen=True):
         return [*lost, self.change]
 
 
-class ApplyPatch(Tool[ApplyPatchArgs]):
+class ApplyPatch(FileTool[ApplyPatchArgs]):
     """Add, change, move and delete files with one patch. All of the patch is applied, or nothing.
 
     The format:
@@ -295,14 +295,10 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
     effect: ClassVar[Effect] = Effect.WRITE
     Args = ApplyPatchArgs
 
-    def __init__(self, workspace: Workspace, seen: FilesSeen) -> None:
-        self._workspace = workspace
-        self._seen = seen
-
     def title(self, args: ApplyPatchArgs) -> str:
         targets = self.targets(args)
         if len(targets) == 1:
-            return f"patch {self._workspace.shown(self._workspace.resolve(targets[0]))}"
+            return f"patch {self._name_of(targets[0])}"
         return f"patch {len(targets)} files" if targets else "patch"
 
     def targets(self, args: ApplyPatchArgs) -> tuple[str, ...]:

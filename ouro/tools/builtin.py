@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ouro.display import Todo
 from ouro.safety import Workspace
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.ask_user import AskUser
@@ -16,7 +15,7 @@ from ouro.tools.grep import Grep
 from ouro.tools.memory_search import MemorySearch, SearchMemory
 from ouro.tools.read import Read
 from ouro.tools.shell import Shell, ShellJobs, ShellKill, ShellOutput
-from ouro.tools.todo import TodoWrite
+from ouro.tools.todo import Plan, TodoWrite
 from ouro.tools.tool import AnyTool
 from ouro.tools.web_fetch import WebFetch
 from ouro.tools.write import Write
@@ -26,7 +25,7 @@ def builtin_tools(
     workspace: Workspace,
     shell: Shell,
     jobs: ShellJobs,
-    on_todos: Callable[[tuple[Todo, ...]], None],
+    plan: Plan,
     seen: FilesSeen,
     search: SearchMemory | None = None,
     keeps_back: Callable[[Path], bool] = lambda _path: False,
@@ -46,7 +45,7 @@ def builtin_tools(
         shell,
         ShellOutput(jobs),
         ShellKill(jobs),
-        TodoWrite(on_todos),
+        TodoWrite(plan),
         AskUser(),
         *([MemorySearch(search)] if search else ()),
     )

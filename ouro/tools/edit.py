@@ -9,11 +9,11 @@ import msgspec
 
 from ouro.display import Display
 from ouro.errors import ToolError
-from ouro.safety import Access, Effect, Workspace
+from ouro.safety import Access, Effect
 from ouro.tools.changes import change_of, display_of
-from ouro.tools.files_seen import FilesSeen, encode, find, store
+from ouro.tools.files_seen import FileTool, encode, find, store
 from ouro.tools.text_match import find_match
-from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.text_files import TextFile
 
 
@@ -30,7 +30,7 @@ class EditArgs(msgspec.Struct, frozen=True):
     edits: Annotated[list[Replacement], msgspec.Meta(min_length=1)]
 
 
-class Edit(Tool[EditArgs]):
+class Edit(FileTool[EditArgs]):
     """Replace pieces of text in a file: all edits of a call, or none.
 
     - The call is refused if the file has changed since you read it. If you have not read it, old_text must match
@@ -46,12 +46,8 @@ class Edit(Tool[EditArgs]):
     effect: ClassVar[Effect] = Effect.WRITE
     Args = EditArgs
 
-    def __init__(self, workspace: Workspace, seen: FilesSeen) -> None:
-        self._workspace = workspace
-        self._seen = seen
-
     def title(self, args: EditArgs) -> str:
-        return f"edit {self._workspace.shown(self._workspace.resolve(args.path))}"
+        return f"edit {self._name_of(args.path)}"
 
     def targets(self, args: EditArgs) -> tuple[str, ...]:
         return (args.path,)
@@ -62,7 +58,7 @@ class Edit(Tool[EditArgs]):
     async def run(self, args: EditArgs, ctx: ToolContext) -> ToolResult:
         notes: list[str] = []
         display = await asyncio.to_thread(self._change, args, "write", notes)
-        shown = self._workspace.shown(self._workspace.resolve(args.path))
+        shown = self._name_of(args.path)
         return ToolResult("\n".join([f"Changed {shown} ({display.summary}).", *notes]), display)
 
     def _change(self, args: EditArgs, access: Access, notes: list[str]) -> Display:

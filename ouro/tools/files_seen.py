@@ -15,6 +15,7 @@ import msgspec
 from ouro.errors import ToolError
 from ouro.safety import FilePlace, Workspace
 from ouro.tools.shell_process import is_any_running
+from ouro.tools.tool import A, Tool
 from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
 
 MAX_BYTES = 50_000_000
@@ -168,6 +169,18 @@ class FilesSeen:
                     lock = self._locks.setdefault(path, Lock())
                 stack.enter_context(lock)
             yield
+
+
+class FileTool(Tool[A]):
+    """A tool that reads or changes files of the workspace."""
+
+    def __init__(self, workspace: Workspace, seen: FilesSeen) -> None:
+        self._workspace = workspace
+        self._seen = seen
+
+    def _name_of(self, path: str) -> str:
+        """The name of a file for the user."""
+        return self._workspace.shown(self._workspace.resolve(path))
 
 
 def no_secrets_in_memory(workspace: Workspace, finds_secret: Callable[[str], str]) -> Callable[[Path, bytes], str]:

@@ -17,9 +17,9 @@ import msgspec
 from ouro.display import Display, Picture, Plain
 from ouro.errors import ToolError
 from ouro.messages import Image
-from ouro.safety import Effect, Workspace
-from ouro.tools.files_seen import FilesSeen
-from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.safety import Effect
+from ouro.tools.files_seen import FileTool
+from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files
 from ouro.utils.text import byte_size, plural
 from ouro.utils.text_files import NotTextError, decode, guess_encoding
@@ -216,7 +216,7 @@ class _Window(msgspec.Struct, frozen=True):
     total: int | None
 
 
-class Read(Tool[ReadArgs]):
+class Read(FileTool[ReadArgs]):
     """Show lines of a file, each with its number and a tab; also pictures, the text of PDFs, and notebooks.
 
     Read a file before you change it. Up to 2000 lines are shown, each up to 2000 characters; for others give offset and
@@ -227,12 +227,8 @@ class Read(Tool[ReadArgs]):
     effect: ClassVar[Effect] = Effect.READ
     Args = ReadArgs
 
-    def __init__(self, workspace: Workspace, seen: FilesSeen) -> None:
-        self._workspace = workspace
-        self._seen = seen
-
     def title(self, args: ReadArgs) -> str:
-        shown = self._workspace.shown(self._workspace.resolve(args.path))
+        shown = self._name_of(args.path)
         if args.limit is None:
             return f"read {shown}" if args.first == 1 else f"read {shown}:{args.first}-"
         return f"read {shown}:{args.first}-{args.first + args.limit - 1}"

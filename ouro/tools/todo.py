@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -12,14 +11,10 @@ from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 
-class Plan:
+class Plan(msgspec.Struct):
     """The agent's todos: the tool writes them, the front end reads them."""
 
-    def __init__(self) -> None:
-        self.items: tuple[Todo, ...] = ()
-
-    def change(self, items: tuple[Todo, ...]) -> None:
-        self.items = items
+    items: tuple[Todo, ...] = ()
 
 
 class TodoItem(msgspec.Struct, frozen=True):
@@ -43,8 +38,8 @@ class TodoWrite(Tool[TodoArgs]):
     effect: ClassVar[Effect] = Effect.NONE
     Args = TodoArgs
 
-    def __init__(self, on_change: Callable[[tuple[Todo, ...]], None]) -> None:
-        self._on_change = on_change
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
 
     def title(self, args: TodoArgs) -> str:
         done = sum(item.state == "done" for item in args.todos)
@@ -52,7 +47,7 @@ class TodoWrite(Tool[TodoArgs]):
 
     async def run(self, args: TodoArgs, ctx: ToolContext) -> ToolResult:
         todos = tuple(Todo(item.text, item.state) for item in args.todos)
-        self._on_change(todos)
+        self._plan.items = todos
         done = sum(todo.state == "done" for todo in todos)
         now = next((todo.text for todo in todos if todo.state == "in_progress"), "")
         text = f"The plan is kept: {done} of {len(todos)} done." + (f" Now: {now}" if now else "")

@@ -9,10 +9,10 @@ import msgspec
 
 from ouro.display import Display
 from ouro.errors import ToolError
-from ouro.safety import Access, Effect, Workspace
+from ouro.safety import Access, Effect
 from ouro.tools.changes import change_of, display_of
-from ouro.tools.files_seen import FilesSeen, encode, find, store
-from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.tools.files_seen import FileTool, encode, find, store
+from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.text_files import TextFile
 
 
@@ -21,7 +21,7 @@ class WriteArgs(msgspec.Struct, frozen=True):
     content: str
 
 
-class Write(Tool[WriteArgs]):
+class Write(FileTool[WriteArgs]):
     """Create a file, or replace its whole text. Missing folders are created.
 
     Read an existing file first: the call is refused if it was not read or has changed since. For a part, use edit.
@@ -31,12 +31,8 @@ class Write(Tool[WriteArgs]):
     effect: ClassVar[Effect] = Effect.WRITE
     Args = WriteArgs
 
-    def __init__(self, workspace: Workspace, seen: FilesSeen) -> None:
-        self._workspace = workspace
-        self._seen = seen
-
     def title(self, args: WriteArgs) -> str:
-        return f"write {self._workspace.shown(self._workspace.resolve(args.path))}"
+        return f"write {self._name_of(args.path)}"
 
     def targets(self, args: WriteArgs) -> tuple[str, ...]:
         return (args.path,)
@@ -46,7 +42,7 @@ class Write(Tool[WriteArgs]):
 
     async def run(self, args: WriteArgs, ctx: ToolContext) -> ToolResult:
         display = await asyncio.to_thread(self._write, args, "write")
-        shown = self._workspace.shown(self._workspace.resolve(args.path))
+        shown = self._name_of(args.path)
         return ToolResult(f"Wrote {shown} ({display.summary}).", display)
 
     def _write(self, args: WriteArgs, access: Access) -> Display:

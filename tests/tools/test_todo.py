@@ -7,20 +7,20 @@ from fakes.tool_context import call
 
 from ouro.display import Display, Todo, Todos
 from ouro.errors import ToolError
-from ouro.tools.todo import TodoWrite
+from ouro.tools.todo import Plan, TodoWrite
 from ouro.tools.tool import ToolResult
 
 
 async def test_the_whole_list_is_taken_shown_and_told():
-    lists: list[tuple[Todo, ...]] = []
+    plan = Plan()
     todos = [{"text": "read", "state": "done"}, {"text": "write", "state": "in_progress"}, {"text": "test"}]
     expected = (Todo("read", "done"), Todo("write", "in_progress"), Todo("test"))
-    assert await call(TodoWrite(lists.append), todos=todos) == ToolResult(
+    assert await call(TodoWrite(plan), todos=todos) == ToolResult(
         "The plan is kept: 1 of 3 done. Now: write", Display("1 of 3 done", Todos(expected))
     )
-    assert lists == [expected]
+    assert plan.items == expected
 
 
 async def test_an_unknown_state_is_refused():
     with pytest.raises(ToolError, match="Wrong arguments for todo"):
-        await call(TodoWrite(lambda todos: None), todos=[{"text": "x", "state": "later"}])
+        await call(TodoWrite(Plan()), todos=[{"text": "x", "state": "later"}])
