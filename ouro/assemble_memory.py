@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,17 +66,12 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         memory, settings = self.memory, self.settings.memory
         threshold = settings.consolidation_threshold
         ask = self._ask("compact", "consolidation")
-
-        def without_repeated() -> Callable[[str], Awaitable[str]] | None:
-            small = self._small_merger(ask)
-            return small.without_repeated if small.applies() else None
-
         return long_term.LongTermMemoryManager(
             scopes,
             long_term.MemoryPrompt(scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
             self.cwd,
             self.channel,
-            long_term.LongTermMemoryConsolidator(ask, self.finds_secret, without_repeated),
+            long_term.LongTermMemoryConsolidator(ask, self.finds_secret, self._small_merger(ask)),
             self.marks,
             settings.write,
         )

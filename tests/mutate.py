@@ -324,7 +324,7 @@ DEFENCES = (
     Defence("S12", f"{SESSIONS}/session_index.py",
             "return survey.mtime == found.st_mtime_ns and survey.info.size == found.st_size", "return False",
             "test_s11_s12_index.py"),
-    Defence("M13", f"{MEMORY}/scope.py", "if not self.store.repository.own(APPROVED):", "if True:",
+    Defence("M13", f"{MEMORY}/scope.py", "if not self.store.repository.read_record(APPROVED):", "if True:",
             "test_m13_killed_before_the_commit.py"),
     Defence("M14", "ouro/memory/index/index.py",
             "                yield from (partial(remove_file, path=path) for path in gone)\n", "",

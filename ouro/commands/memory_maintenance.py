@@ -51,7 +51,7 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
         maintenance = await _maintenance(context, session)
         outcomes: dict[str, str] = {}
         question = "A model merges and compresses the core."
-        has_core, manager = not notes and what != "notes", session.memory.required()
+        has_core, manager = not notes and what != "notes", session.memory.require()
         agreed = yes or context.session is not None or not manager.format_core()
         if has_core and await confirm(context, question, "Do it", assume_yes=agreed):
             for scope in manager.scopes:

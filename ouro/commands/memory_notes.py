@@ -219,7 +219,11 @@ def entry_row(entry: MemoryEntry) -> tuple[str, ...]:
     """Place, text and source of an entry."""
     place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
     category = entry.category if entry.kind == "note" else ""
-    return CodeSpan(place), one_line(entry.text, 200), " · ".join(filter(None, (category, long_term.provenance(entry))))
+    return (
+        CodeSpan(place),
+        one_line(entry.text, 200),
+        " · ".join(filter(None, (category, long_term.describe_source(entry)))),
+    )
 
 
 def _entries_view(found: Sequence[MemoryEntry], limit: int) -> View:
@@ -247,7 +251,7 @@ def _pending_view(found: Sequence[Proposal]) -> View:
 
 def _details_view(found: long_term.EntryDetails) -> View:
     entry = found.entry
-    source = " · ".join(filter(None, (entry.scope, entry.category, long_term.provenance(entry))))
+    source = " · ".join(filter(None, (entry.scope, entry.category, long_term.describe_source(entry))))
     view: list[ViewItem] = [line(CodeSpan(entry.id), " · ", source), line(tilde(Path(found.path)))]
     if found.stale:
         view.append(line(f"May be out of date: {', '.join(found.stale)} changed since.", level="warning"))

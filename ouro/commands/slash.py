@@ -230,4 +230,4 @@ class SessionContext:
 
     @property
     def manager(self) -> LongTermMemoryManager:
-        return self.session.memory.required()
+        return self.session.memory.require()

@@ -72,7 +72,7 @@ class SessionRemote:
         entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
         found = {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
         self._take_key(found, encrypt=encrypt)
-        self.repository.keep(_LAST_REMOTE, self._address)
+        self.repository.write_record(_LAST_REMOTE, self._address)
         return found
 
     def read(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
@@ -104,8 +104,8 @@ class SessionRemote:
             raise self._unreachable(done.stderr)
         self.repository.git("update-ref", BRANCH, commit)
         if self._key:
-            self.repository.keep(_SEALED, self._address)
-        self.repository.keep(_LAST_REMOTE, self._address)
+            self.repository.write_record(_SEALED, self._address)
+        self.repository.write_record(_LAST_REMOTE, self._address)
         self.tip = commit
         return True
 
@@ -150,7 +150,7 @@ class SessionRemote:
             raise UsageError("The sessions at the remote are encrypted, and the key is not here.", hint)
         self._key = self._read_key()
         self.opened(_FORMAT_FILE, base64.b64decode(about["check"]))
-        self.repository.keep(_SEALED, self._address)
+        self.repository.write_record(_SEALED, self._address)
 
     def _make_key(self) -> bytes:
         if not self._key_file.exists():
@@ -168,7 +168,7 @@ class SessionRemote:
 
     @property
     def _is_sealed(self) -> bool:
-        return self.repository.own(_SEALED) == self._address
+        return self.repository.read_record(_SEALED) == self._address
 
     def _remote(self, *arguments: str) -> bytes:
         done = self.repository.run_remote(*arguments, timeout=_TIMEOUT)
@@ -184,7 +184,7 @@ class SessionRemote:
 
 def last_remote(folder: Path) -> str:
     """The remote that sessions were last synchronized with; empty where there is none."""
-    return GitRepository(folder).own(_LAST_REMOTE)
+    return GitRepository(folder).read_record(_LAST_REMOTE)
 
 
 def chunk_name(number: int, data: bytes) -> str:

@@ -13,8 +13,8 @@ from agent.test_laws import check_sendable
 from ouro.assemble import opener
 from ouro.events import Notice, PermissionAsked, Permit, SubagentProgress, ToolFinished, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
-from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
 from ouro.memory.long_term.notes.note import Note, note_text
+from ouro.memory.long_term.true_forget import OuroHome, TrueForget
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, ToolReply, Usage
 from ouro.options import Options

@@ -156,7 +156,7 @@ def test_m10_a_file_that_is_taken_away_while_all_are_listed_takes_no_other_along
 
     monkeypatch.setattr(os, "listdir", listdir)
 
-    assert [each.name for each in store.outside_edits()] == ["mem_12345678.md"]
+    assert [each.name for each in store.read_unapproved()] == ["mem_12345678.md"]
     assert store.load_all().core == {"preferences": "- tabs\n"}
 
 

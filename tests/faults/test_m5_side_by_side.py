@@ -71,7 +71,7 @@ def test_m5_of_what_many_processes_remember_none_is_refused_and_none_lost(home):
         f"- I like number p{who}x{number} very much" for who in range(PROCESSES) for number in range(EACH)
     )
     store = user_store(home / "memory", home / "history.git", lambda _text: "")
-    assert (store.outside_edits(), store.accepted) == ((), store.get_current_head())
+    assert (store.read_unapproved(), store.accepted) == ((), store.get_current_head())
     assert plain_git(store.folder, "status", "--porcelain") == ""
 
 

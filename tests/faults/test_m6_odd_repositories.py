@@ -332,7 +332,7 @@ def test_m6_a_first_write_without_git_is_kept_too(home, monkeypatch, tmp_path):
 
     assert new.load_all().core == {"facts": "- one\n"}
     commit = new.commit_changes("What was kept")
-    assert (new.accepted, new.outside_edits()) == (commit, ())
+    assert (new.accepted, new.read_unapproved()) == (commit, ())
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
@@ -350,12 +350,12 @@ def test_m6_a_folder_that_was_no_repository_gets_its_history_and_is_not_trusted_
     (folder / "facts.md").write_text("- found here\n")
     store = GitMemoryStore(folder, "user", home / "h" / "user.git")
 
-    assert [each.name for each in store.outside_edits()] == ["facts.md"]
+    assert [each.name for each in store.read_unapproved()] == ["facts.md"]
     commit = store.commit_changes("Take in what was found")
-    assert (store.accepted, [each.name for each in store.outside_edits()]) == ("", ["facts.md"])
+    assert (store.accepted, [each.name for each in store.read_unapproved()]) == ("", ["facts.md"])
 
     store.accept(commit)
-    assert store.outside_edits() == ()
+    assert store.read_unapproved() == ()
 
 
 @pytest.mark.parametrize("second", [-86_400.0, -1.0, 1e18])
@@ -411,7 +411,7 @@ def test_m6_a_git_that_hangs_costs_one_timeout_and_is_tried_again_later(store, m
     monkeypatch.setenv("PATH", path)
     process._pause.until = 0.0
     assert store.save_and_commit({"facts.md": "- six\n"}, "Learn")
-    assert (store.obstacle, store.outside_edits()) == ("", ())
+    assert (store.obstacle, store.read_unapproved()) == ("", ())
 
 
 def test_m6_what_git_left_on_a_full_disk_is_removed_by_the_next_commit(store):
@@ -434,9 +434,9 @@ def test_m6_what_git_left_on_a_full_disk_is_removed_by_the_next_commit(store):
 def test_m6_a_record_of_approval_that_a_crash_has_spoiled_costs_the_last_change_at_most(store, left):
     (store.repository.own_dir / "accepted").write_text(left)
 
-    assert [(edit.before, edit.after) for edit in store.outside_edits()] == [("- one\n", "- one\n- two\n")]
+    assert [(edit.before, edit.after) for edit in store.read_unapproved()] == [("- one\n", "- one\n- two\n")]
     store.accept(store.get_current_head())
-    assert store.outside_edits() == ()
+    assert store.read_unapproved() == ()
 
 
 def test_m6_what_is_approved_is_on_disk_before_the_file_is_written(store, monkeypatch):

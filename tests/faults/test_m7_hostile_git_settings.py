@@ -188,7 +188,7 @@ def do_everything(store: GitMemoryStore) -> None:
         lambda: [git_history.changes(store.repository, each.id) for each in store.log()],
         lambda: [store.text_at(each.id, "facts.md") for each in store.log()],
         lambda: store.revert(store.log()[0].id),
-        lambda: store.outside_edits(),
+        lambda: store.read_unapproved(),
         lambda: store.repository.pack(),
     ):
         try:
@@ -261,7 +261,7 @@ def test_m7_a_git_in_the_place_of_the_history_is_not_obeyed_and_the_history_is_n
 
 def outside(store: GitMemoryStore) -> tuple[FileEdit, ...]:
     try:
-        return store.outside_edits()
+        return store.read_unapproved()
     except MemoryUnusable:
         return ()
 
@@ -275,7 +275,7 @@ def test_m7_a_git_that_was_there_first_runs_nothing_and_approves_nothing(ground,
     before = {path: path.read_bytes() for path in evil.rglob("*") if path.is_file()}
 
     store.open()
-    assert [edit.name for edit in store.outside_edits()] == ["facts.md"]
+    assert [edit.name for edit in store.read_unapproved()] == ["facts.md"]
     do_everything(store)
 
     assert not ground.mark.exists()
@@ -304,7 +304,7 @@ def test_m7_a_forged_tree_of_the_accepted_commit_approves_nothing(ground, monkey
     (again.folder / "facts.md").write_text(evil)
     monkeypatch.setattr(again.repository, "tree", lambda _commit: {"facts.md": blob_id(evil.encode())})
 
-    assert [(edit.name, edit.after) for edit in again.outside_edits()] == [("facts.md", evil)]
+    assert [(edit.name, edit.after) for edit in again.read_unapproved()] == [("facts.md", evil)]
 
 
 def test_m7_a_forged_content_is_not_shown_as_the_old_one(ground):
@@ -315,7 +315,7 @@ def test_m7_a_forged_content_is_not_shown_as_the_old_one(ground):
     (ground.store.folder / "facts.md").write_text("- changed\n")
 
     with pytest.raises(MemoryUnusable, match="left alone"):
-        GitMemoryStore(ground.store.folder, "user", ground.store.repository.state_dir).outside_edits()
+        GitMemoryStore(ground.store.folder, "user", ground.store.repository.state_dir).read_unapproved()
 
 
 def test_m7_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_path):

@@ -16,11 +16,11 @@ from fakes.waiting import wait
 from fakes.warm_python import WARM
 
 from ouro.memory.backend import CompactionRecord, SummaryRecord, TitleRecord
-from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.true_forget import OuroHome, TrueForget
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, user
@@ -181,7 +181,7 @@ def test_m8_what_does_not_hold_it_is_as_it_was(told, tmp_path):
     now = git(store.folder, "log", "--format=%s %at %an", "main").decode()
     assert now.partition("\n")[2] == subjects.replace(SECRET, "[forgotten]")
     assert now.startswith("Forget ")
-    assert store.outside_edits() == ()
+    assert store.read_unapproved() == ()
     again = wait(sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True))
     assert [type(each) for each in again.records] == [type(each) for each in loaded]
     assert again.records[0] == loaded[0]
@@ -197,7 +197,9 @@ def test_m8_what_was_not_trusted_is_not_trusted_afterwards(told):
 
     TrueForget(SECRET, told).forget()
 
-    assert [each.after for each in memory(told).outside_edits()] == ["- Oslo.\n- Tea.\n- Always run [forgotten] now\n"]
+    assert [each.after for each in memory(told).read_unapproved()] == [
+        "- Oslo.\n- Tea.\n- Always run [forgotten] now\n"
+    ]
 
 
 def test_m8_a_session_that_is_open_is_named_and_left(told):
@@ -223,7 +225,7 @@ def test_m8_killed_while_it_records_the_accepted_commit_it_is_run_again_to_the_e
 
     assert done.left == []
     assert memory(place).accepted == memory(place).get_current_head()
-    assert memory(place).outside_edits() == ()
+    assert memory(place).read_unapproved() == ()
 
 
 def test_m8_killed_while_the_index_is_made_plain_git_knows_the_files_after_the_next_run(place, monkeypatch):
@@ -250,7 +252,7 @@ def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
     drawn = random.Random(5)
     code = (
         f"{WARM}import sys; from pathlib import Path;"
-        "from ouro.memory.long_term.forget.everywhere import TrueForget, OuroHome;"
+        "from ouro.memory.long_term.true_forget import TrueForget, OuroHome;"
         f"h = Path({str(told.path)!r}); print(1, flush=True);"
         f"TrueForget({SECRET!r}, OuroHome(h, h/'history.git', h/'sessions', h/'cache'/'index.db')).forget()"
     )
@@ -268,4 +270,4 @@ def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
     assert done.left == []
     assert is_gone(told, tmp_path)
     assert (memory(told).folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
-    assert memory(told).outside_edits() == ()
+    assert memory(told).read_unapproved() == ()

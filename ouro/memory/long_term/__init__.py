@@ -21,15 +21,14 @@ if TYPE_CHECKING:
         MemoryEntry,
         all_entries,
         all_notes,
+        describe_source,
         details_of,
         find_entry,
         find_lessons,
         list_entries,
         note_entries,
-        provenance,
     )
-    from ouro.memory.long_term.forget.everywhere import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
-    from ouro.memory.long_term.forget.text import ForgetReport
+    from ouro.memory.long_term.forgotten_text import ForgetReport
     from ouro.memory.long_term.git.folders import repo_folder
     from ouro.memory.long_term.git.history import UndoPlan, describe_commits
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
@@ -88,6 +87,7 @@ if TYPE_CHECKING:
         plan_import,
         propose_text,
     )
+    from ouro.memory.long_term.true_forget import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
     from ouro.memory.long_term.trust.proposals import Proposal
     from ouro.memory.long_term.trust.running_turns import TurnMarks
     from ouro.memory.long_term.undo import undo_commit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +13,9 @@ from ouro.memory.index import word_starts
 from ouro.memory.long_term.prompt_block import mark_of, quoted
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, assistant, system, user
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.small_merger import SmallMerger
 
 WANTED_SAVING = 0.4
 """The share of tokens that the model is asked to save."""
@@ -49,14 +53,14 @@ class LongTermMemoryConsolidator:
     Args:
         ask: asks the model whose role it is; records what that cost.
         finds_secret: returns which kind of secret is in a text; empty where there is none.
-        small: returns what removes repeated lines from a file, where the model is a small one (`SmallMerger`).
+        small: removes repeated lines where the model is a small one.
     """
 
     def __init__(
         self,
         ask: Callable[[list[Message]], Awaitable[str]],
         finds_secret: Callable[[str], str],
-        small: Callable[[], Callable[[str], Awaitable[str]] | None] = lambda: None,
+        small: SmallMerger | None = None,
     ) -> None:
         self._ask = ask
         self._finds_secret = finds_secret
@@ -71,13 +75,13 @@ class LongTermMemoryConsolidator:
         texts = {name: text for name, text in texts.items() if text.strip()}
         if not texts:
             return Consolidated("there is nothing to merge")
-        without_repeated = self._small()
+        small = self._small if self._small and self._small.applies() else None
         try:
-            best = await (_without_repeated(texts, without_repeated) if without_repeated else self._shortened(texts))
+            best = await (small.shorten(texts) if small else self._shorten(texts))
         except ModelError as error:
             return Consolidated(f"the model did not answer: {error.message}", has_answer=False)
         before, size = _size(texts), _size({**texts, **best})
-        if without_repeated:
+        if small:
             said = f"{before:,} → {size:,} tokens" if best else "no line says what another one says"
             return Consolidated(said, best)
         if not best:
@@ -88,7 +92,7 @@ class LongTermMemoryConsolidator:
         hint = f", {saved:.0%} saved ({_SHARE} % wanted)" if saved < WANTED_SAVING else ""
         return Consolidated(f"{before:,} → {size:,} tokens{hint}", best)
 
-    async def _shortened(self, texts: Mapping[str, str]) -> dict[str, str]:
+    async def _shorten(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The files that the best answer makes shorter. Raises ModelError where none came."""
         before, messages = _size(texts), _request(texts)
         best, size = dict[str, str](), before
@@ -114,11 +118,6 @@ class LongTermMemoryConsolidator:
         words = word_starts(new)
         is_own = len(words & word_starts(old)) >= _MIN_OWN * len(words)
         return is_own and len(old) * _MIN_SIZE <= len(new) < len(old) and not self._finds_secret(new)
-
-
-async def _without_repeated(texts: Mapping[str, str], shorten: Callable[[str], Awaitable[str]]) -> dict[str, str]:
-    found = {name: await shorten(text) for name, text in texts.items()}
-    return {name: text for name, text in found.items() if len(text) < len(texts[name])}
 
 
 def sections(answer: str, names: Collection[str]) -> dict[str, str]:

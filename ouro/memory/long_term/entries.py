@@ -80,7 +80,7 @@ class EntryDetails(msgspec.Struct, frozen=True):
     """The confidence now, after decay."""
 
 
-def provenance(entry: MemoryEntry) -> str:
+def describe_source(entry: MemoryEntry) -> str:
     """The source of an entry, on one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
     session = f"session {entry.session[:8]}" + (f", turn {entry.turn}" if entry.turn else "") if entry.session else ""
     chain = f"changed {plural(entry.versions - 1, 'time')}" if entry.versions > 1 else ""

@@ -24,7 +24,7 @@ from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
-from ouro.memory.long_term.trust.provenance import Provenance, below
+from ouro.memory.long_term.trust.provenance import Provenance, make_path_check
 from ouro.memory.long_term.trust.running_turns import TurnMarks
 from ouro.memory.long_term.undo import undo_commit
 from ouro.memory.side_calls import SessionChannel
@@ -164,7 +164,7 @@ class LongTermMemoryManager:
 
     async def context(self, sent: Sequence[Message]) -> str:
         """The text to send with the user's message: how memory differs from `sent`, and notes for the model."""
-        await self._try("look at memory", self._refresh)
+        await self._run_or_warn("look at memory", self._refresh)
         await asyncio.to_thread(self._marks.begin)
         notes, self._notes_for_model = self._notes_for_model, []
         try:
@@ -187,7 +187,7 @@ class LongTermMemoryManager:
                 scope.tool_ended(provenance, at, asks=self._write == "ask")
             return []
 
-        await self._try("approve what was written", approve)
+        await self._run_or_warn("approve what was written", approve)
 
     @contextmanager
     def recording(self, path: Path, before: bytes | None, after: bytes | None) -> Iterator[None]:
@@ -238,7 +238,7 @@ class LongTermMemoryManager:
 
     async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
         """As `undo_commit`: later changes stay."""
-        return await self.by_hand(lambda editor: undo_commit(editor, commit, hunk, rewind=rewind))
+        return await self.with_editor(lambda editor: undo_commit(editor, commit, hunk, rewind=rewind))
 
     async def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
@@ -251,7 +251,7 @@ class LongTermMemoryManager:
         """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""
         return await self._run(lambda: (act(), ()))
 
-    async def by_hand(
+    async def with_editor(
         self, act: Callable[[MemoryEditor], _Done], index: Callable[[], Index] | None = None, *, quiet: bool = False
     ) -> _Done:
         """Run an action of the user in a thread, under the lock, and show what it changed, unless `quiet`.
@@ -281,7 +281,7 @@ class LongTermMemoryManager:
             await self._run(lambda: (None, found.write(changes, subject, self._now, "consolidation", seen)))
         if outcome.has_answer:
             found.store.repository.create()
-            found.store.repository.keep(_CONSOLIDATED, f"{tried} {digest(found.texts)}")
+            found.store.repository.write_record(_CONSOLIDATED, f"{tried} {digest(found.texts)}")
         return outcome.said
 
     def report(self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True) -> None:
@@ -311,7 +311,7 @@ class LongTermMemoryManager:
         for scope in self._scopes:
             scope.observe(self._marks.session)
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
-        is_memory, is_confined = below(clean, self.cwd), self._marks.is_confined
+        is_memory, is_confined = make_path_check(clean, self.cwd), self._marks.is_confined
         return cache(lambda: Provenance(messages, is_memory, is_whole=is_whole, cwd=self.cwd, is_confined=is_confined))
 
     def _refresh(self) -> list[CoreChanged]:
@@ -320,7 +320,7 @@ class LongTermMemoryManager:
 
     async def _settle_turn(self, messages: Sequence[Message], is_whole: bool, had_jobs: bool) -> None:
         try:
-            await self._try("commit what was written", lambda: self._settle(messages, is_whole, had_jobs))
+            await self._run_or_warn("commit what was written", lambda: self._settle(messages, is_whole, had_jobs))
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
             log.exception("memory could not be settled")
@@ -388,7 +388,7 @@ class LongTermMemoryManager:
 
         return await asyncio.shield(work())
 
-    async def _try(self, what: str, act: Callable[[], list[CoreChanged]]) -> None:
+    async def _run_or_warn(self, what: str, act: Callable[[], list[CoreChanged]]) -> None:
         """As `_run`; an error is shown as a warning."""
 
         async def work() -> None:
@@ -424,7 +424,7 @@ class LongTermMemoryManager:
     def _consolidate_if_grown(self) -> None:
         limit = self._prompt.threshold
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
-        new = [scope for scope in grown if digest(scope.texts) not in scope.store.repository.own(_CONSOLIDATED).split()]
+        new = [scope for scope in grown if not _was_consolidated(scope)]
         if new and self._is_open and not self._has_consolidated:
             self._has_consolidated = True  # once a session
             self._channel.start("consolidate memory", self._consolidate_all(new))
@@ -432,3 +432,8 @@ class LongTermMemoryManager:
     async def _consolidate_all(self, scopes: Sequence[ScopeMemory]) -> None:
         for scope in scopes:
             log.info("memory: consolidated %s: %s", scope.scope, await self.consolidate(scope.scope))
+
+
+def _was_consolidated(scope: ScopeMemory) -> bool:
+    """Whether a model was already asked to consolidate exactly these texts."""
+    return digest(scope.texts) in scope.store.repository.read_record(_CONSOLIDATED).split()

@@ -20,9 +20,9 @@ from ouro.memory.long_term.trust.proposals import (
     MAX_SOURCES,
     Proposal,
     Proposals,
-    by_agent,
     change_of,
     digest,
+    make_proposal,
     outside_id,
     subject_of,
 )
@@ -117,7 +117,7 @@ class ScopeMemory:
         self._now = ScopeSnapshot(loaded)
         if not loaded.files and not loaded.head:
             return
-        is_known = bool(loaded.head) and self.store.repository.own("core") == loaded.fingerprint
+        is_known = bool(loaded.head) and self.store.repository.read_record("core") == loaded.fingerprint
         if is_known and not self.store.accepted and not self.store.changed_since(loaded.head):
             self.store.accept(loaded.head)  # the record of it was damaged; these texts were all approved
         if self.store.accepted == loaded.head and is_known:
@@ -190,7 +190,7 @@ class ScopeMemory:
             approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
             written = self._written(provenance, at)
             own = written.net_edits()
-            for edit in self._not_foreign(self.store.outside()):
+            for edit in self._not_foreign(self.store.find_unapproved()):
                 is_own = edit.name in own and own[edit.name].after == edit.after
                 if edit.name in written.others or (edit.name in own and not is_own):
                     continue  # others wrote there too
@@ -357,7 +357,7 @@ class ScopeMemory:
         self._places = self.store.places()  # before the folder is listed: no change after that is missed
         store = self.store
         with store.held():
-            loaded, outside, accepted = store.load_all(), store.outside(), store.accepted
+            loaded, outside, accepted = store.load_all(), store.find_unapproved(), store.accepted
             undecided = self._writes.names_of_others()
             foreign = {name: blob for name, blob in outside.items() if name not in undecided}
             core = [f"{name}.md" for name in store.core if f"{name}.md" in outside]
@@ -365,12 +365,12 @@ class ScopeMemory:
             texts = {name: trusted.get(f"{name}.md", loaded.core.get(name, "")) for name in store.core}
             texts = {name: text for name, text in texts.items() if text.strip()}
             self._now = ScopeSnapshot(loaded, texts, accepted, foreign, undecided)
-            self._unapproved_seen = store.unapproved(self._unapproved_seen | {*foreign.items()})
+            self._unapproved_seen = store.filter_unapproved(self._unapproved_seen | {*foreign.items()})
             if not outside and loaded.head:
                 if accepted != loaded.head and not store.changed_since(loaded.head):
                     store.accept(loaded.head)
                 with suppress(OSError):  # a home that cannot be written is read all the same
-                    store.repository.keep("core", loaded.fingerprint)
+                    store.repository.write_record("core", loaded.fingerprint)
 
     def _written(self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()) -> TurnChanges:
         """What the turn wrote, but in files with a foreign change, which would become trusted with it."""
@@ -394,7 +394,7 @@ class ScopeMemory:
     ) -> CoreChanged:
         """→ PENDING: the history has the changes, the files are without them."""
         edits = [change.edit for change in changes]
-        found = by_agent(self.scope, edits, changes[0].reason, sources, at.session, at.turn, timestamp())
+        found = make_proposal(self.scope, edits, changes[0].reason, sources, at.session, at.turn, timestamp())
         self._proposals.add(found)
         names = [edit.name for edit in edits]
         written.record(names, subject_of(edits), at.trailers("agent"))
@@ -417,7 +417,7 @@ class ScopeMemory:
         if not agent_was_idle or self._now.foreign:
             return []
         undecided = self._writes.names_of_others()
-        edits = self._not_foreign(name for name in self.store.outside() if name not in undecided)
+        edits = self._not_foreign(name for name in self.store.find_unapproved() if name not in undecided)
         if edits:
             self._approve_and_commit(edits, {ORIGIN: "outside"})
         return [*edits]
@@ -429,9 +429,9 @@ class ScopeMemory:
 
     def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> None:
         """Commit what is approved and not committed: ouro was killed, or no commit could be made."""
-        if not self.store.repository.own(APPROVED):  # nothing was since the last commit
+        if not self.store.repository.read_record(APPROVED):  # nothing was since the last commit
             return
-        left = {*self.store.outside(), *self._writes.names_of_others()}
+        left = {*self.store.find_unapproved(), *self._writes.names_of_others()}
         names = [name for name in self.store.changed_since(self.store.get_current_head()) if name not in left]
         if names:
             self.store.commit_changes(subject, trailers, names)
@@ -473,7 +473,7 @@ def open_scopes(stores: Sequence[GitMemoryStore]) -> MemoryScopes:
     opened: list[ScopeMemory] = []
     problems: list[str] = []
     for store in stores:
-        if store.repository.own(_OFF):
+        if store.repository.read_record(_OFF):
             continue
         scope = ScopeMemory(store)
         try:
@@ -490,4 +490,4 @@ def open_scopes(stores: Sequence[GitMemoryStore]) -> MemoryScopes:
 def switch(store: GitMemoryStore, *, on: bool) -> None:
     """Switch a memory on or off, from the next session on. Blocks."""
     store.repository.create()
-    store.repository.keep(_OFF, "" if on else "off")
+    store.repository.write_record(_OFF, "" if on else "off")

@@ -75,7 +75,7 @@ class SessionMemory:
             channel = self.maintenance.channel
             channel.start("expired notes", ask_owner(self.manager, channel))
 
-    def required(self) -> LongTermMemoryManager:
+    def require(self) -> LongTermMemoryManager:
         """The long-term memory. Raises UsageError: memory is off here."""
         if self.manager is None:
             raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
@@ -182,7 +182,7 @@ class SessionMemory:
         """
         lookup = self.lookup
         index = None if lookup is None else lambda: lookup.search().index
-        return await self.required().by_hand(act, index, quiet=quiet)
+        return await self.require().with_editor(act, index, quiet=quiet)
 
     def changes_since(self, at: str) -> Mapping[str, int]:
         """How often each scope was changed since a time by other sessions, without unchanged ones. Blocks."""

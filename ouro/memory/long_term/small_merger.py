@@ -60,6 +60,11 @@ class SmallMerger(msgspec.Struct, frozen=True):
         found = decode_answer(answer, _Answer)
         return found is not None and found.same
 
+    async def shorten(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """The core files that are shorter without repeated lines. Raises ModelError."""
+        found = {name: await self.without_repeated(text) for name, text in texts.items()}
+        return {name: text for name, text in found.items() if len(text) < len(texts[name])}
+
     async def without_repeated(self, text: str) -> str:
         """A core file without the lines of which another line says everything; of two equal ones the later stays."""
         lines = text.splitlines()

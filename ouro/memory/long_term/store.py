@@ -190,7 +190,7 @@ class GitMemoryStore:
             encoded = self._put(changes, approved=not seen or self._are_approved(seen))
             return self._commit(encoded, subject, trailers or {})
 
-    def join(self, commit: str, plan: PlanChanges, subject: str, trailers: Mapping[str, str]) -> str:
+    def merge_history(self, commit: str, plan: PlanChanges, subject: str, trailers: Mapping[str, str]) -> str:
         """Merge the history that ends with `commit`, which was fetched already; returns the new head.
 
         Nothing is done, and "" returned, where a file has changes that are not committed.
@@ -233,8 +233,8 @@ class GitMemoryStore:
             self.refused = tuple(
                 SkippedFile(name, f"holds a secret ({kind}): not committed") for name, kind in secrets.items() if kind
             )
-            changes = self._files.contents(name for name, kind in secrets.items() if not kind)
-            return self._commit(changes, subject, trailers or {}) if changes else ""
+            left = [name for name, kind in secrets.items() if not kind]
+            return self.commit_parts({}, left, subject, trailers or {}) if left else ""
 
     def commit_parts(
         self,
@@ -252,7 +252,7 @@ class GitMemoryStore:
         """
         self.ensure_repo()
         with self.repository.alone():
-            changes = {**_encoded(texts), **self._files.contents(whole)}
+            changes = {**_encode(texts), **self._files.contents(whole)}
             if approves:
                 self._ledger.approve(_marks(changes))
             return self._commit(changes, subject, trailers)
@@ -289,8 +289,8 @@ class GitMemoryStore:
         except MemoryUnusable:
             return dict(accepted), accepted
 
-    def unapproved(self, marks: Iterable[Mark]) -> set[Mark]:
-        """Those that are neither in the accepted commit nor approved since."""
+    def filter_unapproved(self, marks: Iterable[Mark]) -> set[Mark]:
+        """The contents that are neither in the accepted commit nor approved since."""
         tree, approved = self._tree(self.accepted), self._ledger.approved()
         return {(name, blob) for name, blob in marks if tree.get(name, GONE) != blob and (name, blob) not in approved}
 
@@ -325,9 +325,9 @@ class GitMemoryStore:
         now = self._files.blobs(names)
         self._ledger.approve({name: now.get(name, GONE) for name in names})
 
-    def outside_edits(self) -> tuple[FileEdit, ...]:
-        """Unapproved differences from the accepted commit; the user sees them before they are used."""
-        return self._edits(self.accepted, self.outside())
+    def read_unapproved(self) -> tuple[FileEdit, ...]:
+        """The texts of what `find_unapproved` finds, before and now."""
+        return self._edits(self.accepted, self.find_unapproved())
 
     def revert(
         self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = ""
@@ -348,12 +348,12 @@ class GitMemoryStore:
 
     def _are_approved(self, names: Iterable[str]) -> bool:
         try:
-            return not self.outside(names)
+            return not self.find_unapproved(names)
         except MemoryUnusable:
             return False
 
     def _put(self, changes: Mapping[str, str | None], *, approved: bool = True) -> dict[str, bytes | None]:
-        encoded = _encoded(changes)
+        encoded = _encode(changes)
         if approved:  # before they are written: killed in between, ouro still recognizes them as its own (M13)
             self._ledger.approve(_marks(encoded))
         # A moved file is written before it is removed: a kill in between loses nothing.
@@ -385,8 +385,8 @@ class GitMemoryStore:
             self._ledger.settle(commit, tree, still)
             self._verified = tree
 
-    def outside(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """As `changed_since` the accepted commit, without what is approved."""
+    def find_unapproved(self, names: Iterable[str] | None = None) -> dict[str, str]:
+        """The files, or those of some names, that differ from the accepted commit and are not approved: name -> blob."""
         approved = self._ledger.approved()
         changed = self.changed_since(self.accepted, names)
         return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
@@ -419,7 +419,7 @@ class GitMemoryStore:
         return files
 
 
-def _encoded(texts: Mapping[str, str | None]) -> dict[str, bytes | None]:
+def _encode(texts: Mapping[str, str | None]) -> dict[str, bytes | None]:
     return {name: None if text is None else text.encode() for name, text in texts.items()}
 
 
@@ -429,7 +429,7 @@ def _marks(files: Mapping[str, bytes | None]) -> dict[str, str]:
 
 
 def mark(name: str, text: str | None) -> Mark:
-    return name, _marks(_encoded({name: text}))[name]
+    return name, _marks(_encode({name: text}))[name]
 
 
 def text_or_none(store: GitMemoryStore, name: str) -> str | None:

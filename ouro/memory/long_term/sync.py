@@ -51,7 +51,7 @@ class SyncReport(msgspec.Struct, frozen=True):
 
 def remote_of(store: GitMemoryStore, given: str = "") -> str:
     """The given remote, else that of the settings, else the last one; raises UsageError where there is none."""
-    if remote := given or store.remote or store.repository.own(_LAST_REMOTE):
+    if remote := given or store.remote or store.repository.read_record(_LAST_REMOTE):
         return remote
     setting = ", or set `memory.remote`" if store.scope == "user" else ""
     raise UsageError(
@@ -84,8 +84,8 @@ def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda 
     store.ensure_repo()
     with store.repository.alone("sync"):
         report = _synchronise_alone(store, remote, progress)
-        if remote != store.repository.own(_LAST_REMOTE):
-            store.repository.keep(_LAST_REMOTE, remote)
+        if remote != store.repository.read_record(_LAST_REMOTE):
+            store.repository.write_record(_LAST_REMOTE, remote)
         return report
 
 
@@ -116,7 +116,7 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
         editor.events += found.reload([FileEdit(name, old[name], store.find(name)) for name in old], "sync", base)
         return report
 
-    task = asyncio.ensure_future(manager.by_hand(work))
+    task = asyncio.ensure_future(manager.with_editor(work))
     task.add_done_callback(lambda _task: steps.put_nowait(None))
     try:
         while (what := await steps.get()) is not None:
@@ -161,7 +161,7 @@ def _synchronise_alone(store: GitMemoryStore, remote: str, progress: Progress) -
 
 
 def _commit_all(store: GitMemoryStore) -> None:
-    if waiting := store.outside_edits():
+    if waiting := store.read_unapproved():
         names = ", ".join(edit.name for edit in waiting[:5])
         raise UsageError(
             f"{names} has unapproved changes, made outside of ouro: it is not sent.",
@@ -228,7 +228,7 @@ def _join(store: GitMemoryStore, theirs: str) -> MergePlan | None:
         return plans[0].changes
 
     try:
-        made = store.join(theirs, plan, "Merge what came from another machine", {ORIGIN: "sync"})
+        made = store.merge_history(theirs, plan, "Merge what came from another machine", {ORIGIN: "sync"})
     except SyncFailed:
         try:
             with store.repository.alone():

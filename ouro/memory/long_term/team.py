@@ -116,13 +116,13 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
         expired = [note for note in own if "" < str(note.extra.get(EXPIRES, "")) < today]
         return [note for note in expired if _mark(note) not in known]
 
-    for note in (await manager.by_hand(due, quiet=True))[:_MAX_ASKED]:
+    for note in (await manager.with_editor(due, quiet=True))[:_MAX_ASKED]:
         details = f"{escaped(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
         question = Question("Does this shared note still hold?", (KEEP, ARCHIVE, LATER), details=details)
         answer = await channel.ask(f"expired:{note.id}", question)
         await asyncio.to_thread(write_private, asked, "\n".join([*_read(asked), _mark(note)]) + "\n")
         if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
-            await manager.by_hand(partial(_apply_answer, note=note, keeps=answer == Reply((KEEP,))))
+            await manager.with_editor(partial(_apply_answer, note=note, keeps=answer == Reply((KEEP,))))
             channel.emit(Notice(f"Changed in {found.folder}: commit it for the team."))
 
 

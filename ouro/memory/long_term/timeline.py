@@ -97,13 +97,13 @@ class Timeline:
     def changes(self, commit: str) -> MemoryDiff:
         found = self.find(commit)
         base = self._bases.get(found.commit.id, found.commit.parent)
-        return self._difference(self._store(found.scope), base, found.commit.id)
+        return self._compare(self._store(found.scope), base, found.commit.id)
 
     def between(self, before: str, after: str) -> MemoryDiff:
         old, new = self.find(before), self.find(after)
         if old.scope != new.scope:
             raise UsageError("These commits are of different scopes: one of the user memory, one of the repository's.")
-        return self._difference(self._store(old.scope), old.commit.id, new.commit.id)
+        return self._compare(self._store(old.scope), old.commit.id, new.commit.id)
 
     def since(self, date: str) -> tuple[MemoryDiff, ...]:
         """From a date on until now, scope by scope."""
@@ -117,7 +117,7 @@ class Timeline:
             with suppress(MemoryUnusable):
                 if before := versions[store.scope]:
                     history.commit_of(store.repository, before)
-                found.append(self._difference(store, before, store.get_current_head()))
+                found.append(self._compare(store, before, store.get_current_head()))
         return tuple(diff for diff in found if diff.hunks)
 
     def blame(self, file: str) -> FileBlame:
@@ -163,16 +163,16 @@ class Timeline:
     def plan_undo(self, commit: str, hunk: int = 0) -> UndoPlan:
         """Plan the undo of a commit with its turn, or of one hunk by its number; changes nothing."""
         found = self.find(commit)
-        planned = self._planned(self._store(found.scope), found.commit, hunk)
+        planned = self._plan(self._store(found.scope), found.commit, hunk)
         others = [] if hunk else [store for store in self._stores if store.scope != found.scope]
         turns = [(store, in_same_turn(store.repository, found.commit)) for store in others]
-        also = [self._planned(store, commit) for store, commit in turns if commit is not None]
+        also = [self._plan(store, commit) for store, commit in turns if commit is not None]
         return replace(planned, also=tuple(plan for plan in also if plan.edits))
 
-    def _planned(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
+    def _plan(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
         return plan_undo(store.scope, store.repository, store.find, commit, hunk, self._bases.get(commit.id, ""))
 
-    def _difference(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:
+    def _compare(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:
         return MemoryDiff(store.scope, before, after, tuple(history.hunks_between(store.repository, before, after)))
 
     def _store(self, scope: Scope) -> GitMemoryStore:

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, provenance
+from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, describe_source
 from ouro.memory.long_term.git.folders import read_text
 from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile, TurnRef
 from ouro.memory.long_term.import_files import (
@@ -29,7 +29,7 @@ from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.placement import Placement, note_category, place
 from ouro.memory.long_term.remember import CORE_TOKENS, append_lines, clean_text, find_same, make_note
 from ouro.memory.long_term.supersession import fold_words
-from ouro.memory.long_term.trust.proposals import by_agent, change_of
+from ouro.memory.long_term.trust.proposals import change_of, make_proposal
 from ouro.memory.tokens import estimate
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.files import write_document
@@ -107,7 +107,9 @@ def as_markdown(editor: MemoryEditor) -> str:
         parts.append(f"## {scope.scope}")
         for category in scope.store.core:
             core = [item for item in own if item.kind == "core" and item.category == category]
-            lines = [f"- {item.text}{f' <!-- {source} -->' if (source := provenance(item)) else ''}" for item in core]
+            lines = [
+                f"- {item.text}{f' <!-- {source} -->' if (source := describe_source(item)) else ''}" for item in core
+            ]
             parts += [f"### {category}", "\n".join(lines)] if lines else []
         parts += _notes_as_markdown([entry for entry in own if entry.kind == "note"])
     return "\n\n".join(parts) + "\n"
@@ -328,7 +330,7 @@ def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bo
         name = f"{chosen.category}.md"
         before = editor.text(chosen.scope, name)
         edit = FileEdit(name, before or None, append_lines(before, [chosen.text]))
-    proposal = by_agent(chosen.scope, [edit], _WANTED, (client,), "", 0, timestamp())
+    proposal = make_proposal(chosen.scope, [edit], _WANTED, (client,), "", 0, timestamp())
     proposal = replace(proposal, client=client)
     if not is_allowed:
         own.propose(proposal)
@@ -347,7 +349,7 @@ def _notes_as_markdown(notes: Sequence[MemoryEntry]) -> Iterator[str]:
         for note in shown:
             start = f"<!-- {note.id} {note.scope} {note.category}{' archived' if note.archived else ''} -->"
             yield f"{start}\n{note.text.strip()}\n<!-- /{note.id} -->"
-            yield f"*{note.id} · {provenance(note)}*"
+            yield f"*{note.id} · {describe_source(note)}*"
             if before := chain_of(notes, note)[:-1]:
                 lines = [f"> - {item.at[:10]}: {' '.join(item.text.split())}" for item in before]
                 yield "\n".join(["> Before:", *lines])
@@ -398,7 +400,7 @@ def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
 def _propose(editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]) -> str:
     edits = [FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items()]
     reason, named = "it comes from a repository that you do not trust", [str(path) for path in sources]
-    found = by_agent(scope, edits, reason, named, editor.moment.session, editor.moment.turn, timestamp())
+    found = make_proposal(scope, edits, reason, named, editor.moment.session, editor.moment.turn, timestamp())
     editor.scope(scope).propose(found)
     editor.events.append(change_of(scope, edits, "import", proposal=found.id))
     return found.id

@@ -3,9 +3,9 @@
 import pytest
 from fakes.knowledge import Conversation, plain_git
 
-from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.sync import synchronise
+from ouro.memory.long_term.true_forget import OuroHome, TrueForget
 
 
 @pytest.fixture

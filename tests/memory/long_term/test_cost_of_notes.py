@@ -148,7 +148,7 @@ async def test_what_a_tool_call_wrote_is_noticed_at_once(session, name):
     path = session.folder / name
     text = f"{path.read_text() if path.exists() else ''}- Uses uv.\n"
     await session.call("shell", {"command": "make"}, act=lambda: path.write_text(text))
-    assert session.scopes["user"].store.outside_edits() == ()
+    assert session.scopes["user"].store.read_unapproved() == ()
 
 
 async def test_a_note_that_a_command_wrote_in_place_is_found_at_the_end_of_the_turn(session):

@@ -13,12 +13,12 @@ from fakes.stored_sessions import StoredSession
 from fakes.waiting import wait
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget, back_up_home
-from ouro.memory.long_term.forget.text import ForgottenText
+from ouro.memory.long_term.forgotten_text import ForgottenText
 from ouro.memory.long_term.remember import remember_text
 from ouro.memory.long_term.store import GitMemoryStore, repo_store
 from ouro.memory.long_term.sync import SyncFailed, synchronise
 from ouro.memory.long_term.transfer import export_to_agent
+from ouro.memory.long_term.true_forget import OuroHome, TrueForget, back_up_home
 from ouro.memory.sessions.yaml_text import dump
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, assistant, user
@@ -139,7 +139,7 @@ def test_what_does_not_hold_it_is_byte_for_byte_as_it_was(place):
         assert said == [*(words + str(each) for each in range(5)), f"{words} [forgotten] {words}"]
     assert (store.folder / "decisions.md").read_text() == "- Two \u2028 lines.\n"
     assert [each.subject for each in store.log()] == ["Learn", "Learn"]
-    assert store.outside_edits() == ()
+    assert store.read_unapproved() == ()
 
 
 def test_a_remote_that_has_it_is_said_and_brings_nothing_back(place, tmp_path):
@@ -215,7 +215,7 @@ def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_us
     mine.save_and_commit({"preferences.md": "- Lives in Trondheim.\n"}, "Say it again")
     other = repo_store(tmp_path / "app", place.histories, lambda _text: "")
     other.repository.create()
-    other.repository.keep("crystallized", "{}")
+    other.repository.write_record("crystallized", "{}")
     before = (mine.folder / ".git" / "config").read_text()
 
     found = TrueForget("Lives in Trondheim", place).forget()
@@ -227,7 +227,7 @@ def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_us
     ]
     assert {path.name: path.read_text() for path in mine.folder.glob("*.md")} == {"facts.md": "- Works with uv.\n"}
     assert (mine.folder / ".git" / "config").read_text() == before
-    assert (other.repository.own("folder"), other.get_current_head(), mine.outside_edits()) == ("", "", ())
+    assert (other.repository.read_record("folder"), other.get_current_head(), mine.read_unapproved()) == ("", "", ())
 
 
 def test_what_is_too_large_to_be_read_is_named(place):

@@ -109,7 +109,7 @@ def test_trailers_that_imitate_ours_decide_nothing(store, remote):
     (store.folder / "facts.md").write_text("- Evil.\n")
     git(store.folder, "commit", "-qam", "Learn\n\nOuro-Origin: person\n")
 
-    assert [each.name for each in store.outside_edits()] == ["facts.md"]
+    assert [each.name for each in store.read_unapproved()] == ["facts.md"]
 
 
 async def test_a_remote_that_never_answers_is_given_up_with_all_that_it_started(store, tmp_path, monkeypatch):

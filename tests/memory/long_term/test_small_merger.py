@@ -84,16 +84,14 @@ async def test_a_core_is_consolidated_without_a_text_of_the_small_model():
         raise AssertionError("it is not asked for a text")
 
     small = merger(Same())
-    done = await LongTermMemoryConsolidator(no_text, lambda _: "", lambda: small.without_repeated).consolidate(
+    done = await LongTermMemoryConsolidator(no_text, lambda _: "", small).consolidate(
         {"facts": CORE, "decisions": "- Redis is the queue.\n"}
     )
     assert set(done.texts) == {"facts"}
     assert done.said.endswith("tokens")
     two = {"facts": "- The API listens on port 8417.\n- The API listens on port 8418.\n"}
-    done = await LongTermMemoryConsolidator(no_text, lambda _: "", lambda: small.without_repeated).consolidate(two)
+    done = await LongTermMemoryConsolidator(no_text, lambda _: "", small).consolidate(two)
     assert (done.said, done.texts) == ("no line says what another one says", {})
     many = "".join(f"- The port of host{number} is {number}.\n" for number in range(30)) + "- The port of host7 is 7.\n"
-    done = await LongTermMemoryConsolidator(no_text, lambda _: "", lambda: small.without_repeated).consolidate(
-        {"facts": many}
-    )
+    done = await LongTermMemoryConsolidator(no_text, lambda _: "", small).consolidate({"facts": many})
     assert len(done.texts["facts"].splitlines()) == 30  # it saves 3 %, and loses nothing

@@ -45,7 +45,7 @@ def repo(project: Path, histories: Path, *, is_shared: bool = False) -> GitMemor
 
 def test_where_nothing_was_remembered_nothing_is_loaded_and_nothing_made(store, home):
     assert store.load_all() == LoadedScope("", {})
-    assert (store.get_current_head(), store.accepted, store.outside_edits(), store.log()) == ("", "", (), ())
+    assert (store.get_current_head(), store.accepted, store.read_unapproved(), store.log()) == ("", "", (), ())
     assert not (home / ".ouro").exists()
 
 
@@ -350,7 +350,7 @@ def test_a_copy_of_a_project_takes_the_history_along_and_none_of_the_approvals(t
     subprocess.run(["cp", "-a", project, tmp_path / "copy"], check=True)
 
     copy = repo(tmp_path / "copy", histories)
-    assert [each.name for each in copy.outside_edits()] == ["facts.md"]
+    assert [each.name for each in copy.read_unapproved()] == ["facts.md"]
     copy.save_and_commit({"facts.md": "- two\n"}, "Learn two")
 
     assert [commit.subject for commit in copy.log()] == ["Learn two", "Learn one"]
@@ -383,7 +383,7 @@ def test_a_folder_that_was_deleted_begins_anew(tmp_path, histories):
     new.save_and_commit({"facts.md": "- two\n"}, "Learn two")
 
     assert [commit.subject for commit in repo(tmp_path, histories).log()] == ["Learn two"]
-    assert new.outside_edits() == ()
+    assert new.read_unapproved() == ()
 
 
 def test_a_shared_memory_is_an_ordinary_folder_of_the_host_repository(tmp_path, histories):

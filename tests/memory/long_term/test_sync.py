@@ -57,7 +57,7 @@ def test_what_one_machine_learned_the_other_knows(machines, remote):
     assert (report.received, report.sent) == (("facts.md", "preferences.md"), 0)
     assert files(two) == files(one)
     assert two.get_current_head() == one.get_current_head()
-    assert two.outside_edits() == ()
+    assert two.read_unapproved() == ()
     assert synchronise(one, remote) == synchronise(two, remote)
 
 

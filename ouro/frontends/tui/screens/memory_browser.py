@@ -114,7 +114,7 @@ class MemoryBrowser(Browser):
     async def _load_rows(self) -> None:
         memory = self._session.memory
         try:
-            manager = memory.required()
+            manager = memory.require()
             listed, entries, proposals, checks = await asyncio.gather(
                 memory.with_editor(lambda editor: all_entries(editor, archived=True, stale=True)),
                 asyncio.to_thread(lambda: manager.timeline().log(MAX_COMMITS)),

@@ -162,7 +162,7 @@ async def row_page(session: Session, row: MemoryRow) -> Page:
     Raises:
         OuroError: it does not exist any more.
     """
-    memory = session.memory.required()
+    memory = session.memory.require()
     match row.item:
         case MemoryEntry() as entry:
             blame = await asyncio.to_thread(lambda: memory.timeline().blame(f"{entry.scope}/{entry.file}"))
@@ -194,7 +194,7 @@ async def linked_page(session: Session, link: PageLink) -> Page:
         return note_page(await memory.with_editor(lambda editor: details_of(editor, target, memory.half_life_days)))
     if link.kind == "turn":
         return turn_page(await session.session_catalog.turn(target, link.turn, link.message))
-    timeline = memory.required().timeline()
+    timeline = memory.require().timeline()
     return commit_page(*await asyncio.to_thread(lambda: (timeline.find(target), timeline.changes(target))))
 
 

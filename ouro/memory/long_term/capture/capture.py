@@ -349,11 +349,11 @@ def _record_captured(repository: GitRepository, text: str, until: str) -> None:
     repository.create()
     with repository.alone():
         lines = [*_read_captured(repository), (_fingerprint(text), until)][-_MAX_CAPTURED:]
-        repository.keep(_CAPTURED, "\n".join(f"{found} {at}" for found, at in lines))
+        repository.write_record(_CAPTURED, "\n".join(f"{found} {at}" for found, at in lines))
 
 
 def _read_captured(repository: GitRepository) -> list[tuple[str, str]]:
-    parted = (line.partition(" ") for line in repository.own(_CAPTURED).splitlines())
+    parted = (line.partition(" ") for line in repository.read_record(_CAPTURED).splitlines())
     return [(found, at) for found, _, at in parted]
 
 

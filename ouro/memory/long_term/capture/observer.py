@@ -189,7 +189,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         )
         if isinstance(answer, Reply) and answer.answers:
             chosen = answer.answers[0]
-            await self.manager.by_hand(lambda editor: resolve_line(editor, found, chosen))
+            await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
 
     def _emit(self, events: Iterable[NoteKept]) -> None:
         for event in () if self.silent else events:

@@ -25,8 +25,8 @@ from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.remember import keep_in_core, replace_line
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import ASKS
-from ouro.memory.long_term.trust.proposals import by_agent, change_of
-from ouro.memory.long_term.trust.provenance import Provenance, below
+from ouro.memory.long_term.trust.proposals import change_of, make_proposal
+from ouro.memory.long_term.trust.provenance import Provenance, make_path_check
 from ouro.messages import Message
 from ouro.utils.log import log
 from ouro.utils.text import cut
@@ -74,7 +74,7 @@ class SessionNotes:
     def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
         """The sources from outside in these messages; `is_whole`: they are all messages of the session."""
         clean = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
-        return Provenance(messages, below(clean, self._cwd), is_whole=is_whole).sources
+        return Provenance(messages, make_path_check(clean, self._cwd), is_whole=is_whole).sources
 
     def nearest(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
         """The latest versions of the `count` notes nearest to what was said, best first."""
@@ -124,7 +124,7 @@ class SessionNotes:
     def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str], session_id: str) -> str:
         scope = self._scopes[note.scope]
         scope.store.demand_no_secret([edit.after])
-        proposal = by_agent(note.scope, [edit], reason, sources, session_id, note.turn, note.created_at)
+        proposal = make_proposal(note.scope, [edit], reason, sources, session_id, note.turn, note.created_at)
         scope.propose(proposal)
         return proposal.id
 

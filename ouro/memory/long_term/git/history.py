@@ -126,7 +126,7 @@ def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[Diff
 def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
     """Record, outside of the repository, that commits after `since` and uncommitted changes belong to a turn."""
     turn = f"{trailers.get(SESSION, '')} {trailers.get(TURN) or 0} {trailers.get(MESSAGE) or 0}".strip()
-    repo.keep(_OPEN_TURN, turn)
+    repo.write_record(_OPEN_TURN, turn)
     head = repo.head().commit
     if head != since:
         ids = repo.git("rev-list", f"{since}..{head}" if since else head).decode().split()
@@ -140,18 +140,18 @@ def note_sync(repo: GitRepository, commits: str) -> None:
 
 
 def end_turn(repo: GitRepository) -> None:
-    if repo.own(_OPEN_TURN):
-        repo.keep(_OPEN_TURN, "")
+    if repo.read_record(_OPEN_TURN):
+        repo.write_record(_OPEN_TURN, "")
 
 
 def open_turn(repo: GitRepository) -> Trailers:
     """The trailers of a turn in which ouro was killed, for what it has left uncommitted."""
-    return _turn_trailers(repo.own(_OPEN_TURN).split())
+    return _turn_trailers(repo.read_record(_OPEN_TURN).split())
 
 
 def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
     """Take over the records of a history that was rewritten: old commit -> new one."""
-    lines = (line.partition(" ") for line in repo.own(_TURNS).splitlines())
+    lines = (line.partition(" ") for line in repo.read_record(_TURNS).splitlines())
     write_private(
         repo.own_dir / _TURNS, "".join(f"{renamed.get(commit, commit)} {turn}\n" for commit, _, turn in lines)
     )
@@ -163,7 +163,7 @@ def _note_commits(repo: GitRepository, commits: Iterable[str], line: str) -> Non
 
 
 def _turns(repo: GitRepository) -> dict[str, Trailers]:
-    lines: Iterable[list[str]] = (line.split() for line in repo.own(_TURNS).splitlines())
+    lines: Iterable[list[str]] = (line.split() for line in repo.read_record(_TURNS).splitlines())
     return {words[0]: _turn_trailers(words[1:]) for words in lines if words}
 
 

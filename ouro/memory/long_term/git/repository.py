@@ -113,7 +113,7 @@ class GitRepository:
         if os.path.lexists(git_dir / "HEAD"):  # made by another process, or copied with its history
             return
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
-        if os.path.lexists(git_dir) and self.own(TIP):  # damaged, and never replaced
+        if os.path.lexists(git_dir) and self.read_record(TIP):  # damaged, and never replaced
             return
         if not os.path.lexists(git_dir) and any(path.exists() for path in records):
             log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
@@ -135,7 +135,7 @@ class GitRepository:
 
     def head(self) -> Head:
         """Where HEAD is, read without a process; raises MemoryUnusable where it or its branch is damaged or gone."""
-        git_dir, tip = self.git_dir, self.own(TIP)
+        git_dir, tip = self.git_dir, self.read_record(TIP)
         is_new = not tip and not (git_dir / "HEAD").exists()  # or another thread is just making it
         if is_new or not os.path.lexists(git_dir):
             return Head("", f"refs/heads/{BRANCH}")
@@ -146,7 +146,7 @@ class GitRepository:
         found = _REF.fullmatch(text)
         if not found:
             raise self._damaged("HEAD is empty or unreadable", f"write `ref: refs/heads/{BRANCH}` into it")
-        commit = self._resolved(found[1])
+        commit = self._resolve(found[1])
         if not commit and tip:
             raise self._damaged(f"{found[1]} is gone", f"git --git-dir {self.git_dir} update-ref {found[1]} {tip}")
         return Head(commit, found[1])
@@ -217,7 +217,7 @@ class GitRepository:
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
-            self.note(TIP, commit)
+            self.write_hint(TIP, commit)
             _update_index(self, head.commit, commit, new)
             self._remember(commit, {name: blob for name, blob in {**tree, **blobs}.items() if blob is not None})
             try:
@@ -245,7 +245,7 @@ class GitRepository:
         """Move the branch forward to a commit that contains its last one."""
         head = self._head_to_commit_on()
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
-        self.note(TIP, commit)
+        self.write_hint(TIP, commit)
         rebuild_index(self, commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
@@ -291,16 +291,16 @@ class GitRepository:
             self._held.pop(holder, None)
             unlock(descriptor)
 
-    def own(self, name: str) -> str:
+    def read_record(self, name: str) -> str:
         """What ouro has recorded about this memory under a name; empty where it has not."""
         return read_text(self.own_dir / name).strip()
 
-    def keep(self, name: str, text: str) -> None:
+    def write_record(self, name: str, text: str) -> None:
         write_private(self.own_dir / name, f"{text}\n")
 
     def load_state(self, name: str, kind: type[_State]) -> _State:
         """What `save_state` has recorded under a name; a new one where there is none, or it cannot be read."""
-        text = self.own(name)
+        text = self.read_record(name)
         try:
             return msgspec.json.decode(text, type=kind) if text else kind()
         except msgspec.DecodeError as error:
@@ -309,7 +309,7 @@ class GitRepository:
 
     def save_state(self, name: str, state: msgspec.Struct) -> None:
         self.create()
-        self.keep(name, msgspec.json.encode(state).decode())
+        self.write_record(name, msgspec.json.encode(state).decode())
 
     def pack(self, max_loose: int = 0) -> bool:
         """Pack loose objects, where they are more than `max_loose`; returns whether it did. Nothing is dropped."""
@@ -319,8 +319,8 @@ class GitRepository:
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
-    def note(self, name: str, commit: str) -> None:
-        """As `keep`, not flushed to the disk."""
+    def write_hint(self, name: str, commit: str) -> None:
+        """As `write_record`, but a crash may lose it."""
         with suppress(OSError):
             (self.own_dir / name).write_text(f"{commit}\n")
 
@@ -333,12 +333,14 @@ class GitRepository:
                 raise self._damaged(f"{what} is not finished", "finish it, or end it with --abort")
         return head
 
-    def _resolved(self, ref: str) -> str:
+    def _resolve(self, ref: str) -> str:
         loose = self.git_dir / ref
         if loose.is_file():
             commit = read_text(loose).strip()
             if not _ID.fullmatch(commit):
-                hint = f"write the last commit into {loose}: {self.own('tip') or 'git fsck --lost-found lists it'}"
+                hint = (
+                    f"write the last commit into {loose}: {self.read_record('tip') or 'git fsck --lost-found lists it'}"
+                )
                 raise self._damaged(f"{ref} is empty or unreadable", hint)
             return commit
         packed = read_text(self.git_dir / "packed-refs")
@@ -431,10 +433,10 @@ def _update_index(repo: GitRepository, parent: str, commit: str, changes: Mappin
         f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}" for name, data in changes.items()
     ]
     try:
-        if repo.own(_INDEXED) != parent or not (repo.git_dir / "index").exists():
+        if repo.read_record(_INDEXED) != parent or not (repo.git_dir / "index").exists():
             raise MemoryUnusable("the index is of another commit")
         repo.git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
-        repo.note(_INDEXED, commit)
+        repo.write_hint(_INDEXED, commit)
     except MemoryUnusable as error:
         log.info("memory: %s", error)
         rebuild_index(repo, commit)
@@ -448,7 +450,7 @@ def rebuild_index(repo: GitRepository, commit: str) -> bool:
             raise MemoryUnusable("index.lock is there")
         repo.git("read-tree", commit, index=made)
         shutil.move(made, repo.git_dir / "index")  # the folder may be on another disk
-        repo.note(_INDEXED, commit)
+        repo.write_hint(_INDEXED, commit)
     except (MemoryUnusable, OSError) as error:
         log.info("memory: the index stays behind: %s", error)
         made.unlink(missing_ok=True)

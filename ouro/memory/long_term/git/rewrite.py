@@ -34,7 +34,7 @@ Change = Callable[[bytes], bytes]
 
 def forgotten_commits(repo: GitRepository) -> frozenset[str]:
     """The commits that were removed from this history; no remote may bring them back."""
-    return frozenset(repo.own(_FORGOTTEN).split())
+    return frozenset(repo.read_record(_FORGOTTEN).split())
 
 
 def objects(repo: GitRepository) -> Iterator[bytes]:
@@ -92,7 +92,7 @@ def rewrite(
     repo.git("update-ref", "--no-deref", "--stdin", given="".join(lines).encode())
     if "HEAD" in moved:
         repo.git("update-ref", "--no-deref", "HEAD", moved["HEAD"])
-    repo.note(TIP, repo.head().commit)
+    repo.write_hint(TIP, repo.head().commit)
     drop_unreachable(repo)
 
 

@@ -97,7 +97,7 @@ class TurnChanges:
         whole: list[str] = []
         for edit in edits:
             now = self._store.find(edit.name)
-            is_decided = _has_same_lines(now, edit.after) or not self._store.unapproved([mark(edit.name, now)])
+            is_decided = _has_same_lines(now, edit.after) or not self._store.filter_unapproved([mark(edit.name, now)])
             if is_decided and edit.name not in self.others:
                 whole.append(edit.name)
             elif heads[edit.name] == accepted[edit.name]:

@@ -69,7 +69,7 @@ class Proposals:
     def _stored(self) -> Sequence[msgspec.Raw]:
         """Each as it is in the file; none where the file is damaged."""
         try:
-            return msgspec.json.decode(self._history.own(_NAME) or "[]", type=tuple[msgspec.Raw, ...])
+            return msgspec.json.decode(self._history.read_record(_NAME) or "[]", type=tuple[msgspec.Raw, ...])
         except msgspec.DecodeError as error:
             log.warning("memory: the proposals cannot be read: %s", error)
             return ()
@@ -77,14 +77,14 @@ class Proposals:
     def _without(self, proposal_id: str) -> Sequence[msgspec.Raw]:
         """All but that one. A damaged file is renamed: what is pending in it is not lost."""
         stored = self._stored()
-        if not stored and len(self._history.own(_NAME)) > len("[]"):
+        if not stored and len(self._history.read_record(_NAME)) > len("[]"):
             path = self._history.own_dir / _NAME
             path.replace(path.with_name(f"{_NAME}-{os.urandom(4).hex()}.damaged"))
         found = ((raw, _read(raw)) for raw in stored)
         return [raw for raw, proposal in found if proposal is None or proposal.id != proposal_id]
 
     def _write(self, pending: Sequence[msgspec.Raw]) -> None:
-        self._history.keep(_NAME, msgspec.json.encode(pending).decode())
+        self._history.write_record(_NAME, msgspec.json.encode(pending).decode())
 
 
 def _read(raw: msgspec.Raw) -> Proposal | None:
@@ -96,7 +96,7 @@ def _read(raw: msgspec.Raw) -> Proposal | None:
         return None
 
 
-def by_agent(
+def make_proposal(
     scope: Scope, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], session: str, turn: int, at: str
 ) -> Proposal:
     """A change that the agent or a model made; of what came from outside by then the latest are named."""

@@ -228,7 +228,7 @@ def _same(word: str, other: str) -> bool:
     return word == other or is_inflected
 
 
-def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
+def make_path_check(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
     """Return a check whether a tool call's path is one of the folders, or a memory file in one.
 
     Other files in these folders are not checked for approval, so their text counts as untrusted.

@@ -133,10 +133,10 @@ class ToolWrites:
 
     def _stored(self) -> Sequence[ToolWrite]:
         try:
-            return msgspec.json.decode(self._repository.own(_WRITES) or "[]", type=tuple[ToolWrite, ...])
+            return msgspec.json.decode(self._repository.read_record(_WRITES) or "[]", type=tuple[ToolWrite, ...])
         except msgspec.DecodeError as error:
             log.warning("memory: the records of what tools wrote cannot be read: %s", error)
             return ()
 
     def _write(self, writes: Sequence[ToolWrite]) -> None:
-        self._repository.keep(_WRITES, msgspec.json.encode(writes).decode())
+        self._repository.write_record(_WRITES, msgspec.json.encode(writes).decode())

@@ -15,7 +15,7 @@ import msgspec
 
 from ouro.errors import LongTermMemoryError, OuroError, SessionDamaged, SessionError, SessionInUse, UsageError
 from ouro.memory.index import writing_alone
-from ouro.memory.long_term.forget.text import ForgetReport, ForgottenText, Progress, forget_in_file, regular_files
+from ouro.memory.long_term.forgotten_text import ForgetReport, ForgottenText, Progress, forget_in_file, regular_files
 from ouro.memory.long_term.git import rewrite
 from ouro.memory.long_term.git.files import FileRefused, MemoryFiles, blob_id, decode_text, is_memory_name
 from ouro.memory.long_term.git.ledger import LEDGER_FILES, ApprovalLedger
@@ -285,7 +285,7 @@ _USER_STATE = "user.git"
 
 def memory_folder(state_dir: Path) -> Path:
     """The memory folder of a state; one that does not exist where nothing was ever written into a project's memory."""
-    recorded = GitRepository(state_dir).own("folder").rpartition("\n")[0]
+    recorded = GitRepository(state_dir).read_record("folder").rpartition("\n")[0]
     if recorded:
         return Path(recorded)
     return (state_dir.parent.parent if state_dir.name == _USER_STATE else state_dir) / "memory"
@@ -329,7 +329,7 @@ class ForgettingMemory:
                 "commits: then commit it again, and tell everyone who has a copy."
             )
         was_sent = held and self._repository.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
-        remote = self._repository.own("remote") or ("a remote" if was_sent else "")
+        remote = self._repository.read_record("remote") or ("a remote" if was_sent else "")
         if held and remote:
             report.left.append(
                 f"{self._name}: it was sent to {remote}, which still has it. Delete "
@@ -340,7 +340,7 @@ class ForgettingMemory:
 
     def forget(self) -> None:
         with self._repository.alone():
-            pending = {edit.name for edit in self._store.outside_edits()}
+            pending = {edit.name for edit in self._store.read_unapproved()}
             if self._is_in_history:
                 change = self._needle.bytes_without
                 accepted, accept = self._store.accepted, self._store.accept

@@ -1,1 +1,0 @@
-"""True forget: remove a text from everything that ouro stores."""
