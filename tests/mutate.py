@@ -70,6 +70,7 @@ DEFENCES = (
     Defence("M2", f"{MEMORY}/prompt_block.py", "\\n{quoted(text)}\\n", "\\n{text}\\n", "test_m2_words_that_pose.py"),
     Defence("M3", f"{MEMORY}/scope.py", "if not agent_was_idle or self._now.foreign:", "if False:",
             "test_m3_memory_from_outside.py"),
+    Defence("M3", f"{MEMORY}/store.py", "if _marks(now) != contents:", "if False:", "test_m3_memory_from_outside.py"),
     Defence("M3", f"{MEMORY}/trust/approval.py", "may_be_ours = is_own or not self.provenance.knows_all_writing",
             "may_be_ours = True", "test_m3_memory_from_outside.py"),
     Defence("M4", f"{SHELL}/floor.py", "elif not only_reads(command) or command.settings:",

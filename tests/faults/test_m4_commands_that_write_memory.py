@@ -253,7 +253,7 @@ def test_m4_a_forged_trailer_approves_nothing(root, home, memory):
 def test_m4_a_write_of_a_file_tool_is_trusted_and_a_later_one_by_a_command_is_not(root, home, memory):
     store = stores(root, home)[0]
     (memory / "preferences.md").write_text("- tabs\n")
-    store.approve("preferences.md")
+    store.approve(store.find_unapproved())
     assert store.read_unapproved() == ()
 
     with (memory / "preferences.md").open("a") as file:

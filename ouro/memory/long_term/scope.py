@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 
 import msgspec
 
@@ -31,6 +32,7 @@ from ouro.memory.long_term.trust.running_turns import PATIENCE, TURNS, ToolWrite
 from ouro.memory.tokens import estimate
 
 FOREIGN_REASON = "it was written outside of ouro"
+_MAX_READS = 5
 _OFF = "off"
 """The record of a memory that is switched off."""
 
@@ -47,8 +49,6 @@ class ScopeSnapshot(msgspec.Struct, frozen=True):
     """The files in the state FOREIGN: name -> blob."""
     undecided: frozenset[str] = frozenset()
     """Files that running turns wrote: they will decide about them."""
-    shown: dict[str, FileEdit] = {}
-    """The foreign changes that were read since: the user sees these, and answers for these."""
 
 
 class ScopeMemory:
@@ -143,9 +143,9 @@ class ScopeMemory:
 
     def proposals(self) -> tuple[Proposal, ...]:
         """Pending changes; reads the files that are not trusted."""
+        edits, sources = self._foreign_edits(), tuple(self._foreign_sources)
         if not self._now.foreign:
             return self._proposals.list()
-        edits, sources = self._foreign_edits(), tuple(self._foreign_sources)
         found = Proposal(self.proposal_ids()[-1], self.scope, "outside", edits, FOREIGN_REASON, sources)
         return (*self._proposals.list(), found)
 
@@ -156,9 +156,9 @@ class ScopeMemory:
 
     def foreign_events(self) -> list[CoreChanged]:
         """The events that show changes in the files that are not trusted; of many files the first are read."""
-        if not self._now.foreign:
-            return []
         edits, files = self._foreign_edits(MAX_SHOWN), len(self._now.foreign)
+        if not files:
+            return []
         return [change_of(self.scope, edits, "outside", proposal=self.proposal_ids()[-1], files=files)]
 
     # -- what happens in a session
@@ -190,12 +190,13 @@ class ScopeMemory:
             approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
             written = self._written(provenance, at)
             own = written.net_edits()
-            for edit in self._not_foreign(self.store.find_unapproved()):
+            unapproved = self.store.find_unapproved()
+            for edit in self._not_foreign(unapproved):
                 is_own = edit.name in own and own[edit.name].after == edit.after
                 if edit.name in written.others or (edit.name in own and not is_own):
                     continue  # others wrote there too
                 if approval.is_trusted_after_tool(edit, is_own=is_own):
-                    self.store.approve(edit.name)
+                    self.store.approve({edit.name: unapproved[edit.name]})
                     self._approved_in_turn[edit.name] = edit.after
 
     def turn_ended(
@@ -274,7 +275,7 @@ class ScopeMemory:
                 self._demand_unchanged(proposal)
                 done: Sequence[FileEdit] = proposal.edits
                 self.store.demand_no_secret(text for edit in done for text in (edit.name, edit.after))
-                self._approve_and_commit(done, trailers)
+                self._approve_and_commit(self._now.foreign, subject_of(done), trailers)
             else:
                 done = self._merge(proposal.edits, trailers)
                 self._proposals.remove(proposal.id)
@@ -417,15 +418,15 @@ class ScopeMemory:
         if not agent_was_idle or self._now.foreign:
             return []
         undecided = self._writes.names_of_others()
-        edits = self._not_foreign(name for name in self.store.find_unapproved() if name not in undecided)
+        new = {name: blob for name, blob in self.store.find_unapproved().items() if name not in undecided}
+        edits = self.store.edits_since(self.store.accepted, new)
         if edits:
-            self._approve_and_commit(edits, {ORIGIN: "outside"})
+            self._approve_and_commit(new, subject_of(edits), {ORIGIN: "outside"})
         return [*edits]
 
-    def _approve_and_commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> None:
-        names = [edit.name for edit in edits]
-        self.store.approve(*names)
-        self.store.commit_changes(subject_of(edits), trailers, names)
+    def _approve_and_commit(self, contents: Mapping[str, str], subject: str, trailers: Mapping[str, str]) -> None:
+        self.store.approve(contents)
+        self.store.commit_changes(subject, trailers, contents)
 
     def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> None:
         """Commit what is approved and not committed: ouro was killed, or no commit could be made."""
@@ -437,16 +438,22 @@ class ScopeMemory:
             self.store.commit_changes(subject, trailers, names)
 
     def _foreign_edits(self, most: int | None = None) -> tuple[FileEdit, ...]:
-        now = self._now
-        names = list(now.foreign)[:most]
-        unread = [name for name in names if name not in now.shown]
-        now.shown.update({edit.name: edit for edit in self.store.edits_since(now.accepted, unread)})
-        return tuple(now.shown[name] for name in names)
+        """The foreign changes, or the first of them, as the user sees them.
+
+        The texts are those of the snapshot, so that an id stands for one text: where a file has changed since, all is
+        read anew. Nothing is returned where files change all the time.
+        """
+        for _ in range(_MAX_READS if self._now.foreign else 0):
+            edits = self.store.edits_to(dict(islice(self._now.foreign.items(), most)), self._now.accepted)
+            if edits is not None:
+                return edits
+            self.reload((), "outside", "")
+        return ()
 
     def _demand_unchanged(self, proposal: Proposal) -> None:
-        shown = self._now.foreign
+        """Raises UsageError where the foreign changes are not those that the user was shown."""
         self._read()
-        if shown != self._now.foreign or proposal.edits != self._foreign_edits():
+        if proposal.edits != self._foreign_edits():
             raise UsageError("The files have changed since this change was shown.", commands=["memory list"])
 
     def _events(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:

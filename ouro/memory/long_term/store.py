@@ -9,7 +9,15 @@ from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
 from ouro.memory.long_term.git import history
-from ouro.memory.long_term.git.files import ARCHIVE, UNREADABLE, FileRefused, MemoryFiles, blob_id, visible_text
+from ouro.memory.long_term.git.files import (
+    ARCHIVE,
+    UNREADABLE,
+    FileRefused,
+    MemoryFiles,
+    blob_id,
+    decode_text,
+    visible_text,
+)
 from ouro.memory.long_term.git.folders import claim, find_state_dir, is_history_misplaced, move_history, repo_folder
 from ouro.memory.long_term.git.history import plan_undo
 from ouro.memory.long_term.git.ledger import GONE, ApprovalLedger
@@ -268,13 +276,9 @@ class GitMemoryStore:
     def trusted_texts(self, edits: Mapping[str, Sequence[FileEdit]]) -> dict[str, str | None]:
         """The approved text of each file before its edits: what the first began with if that is approved, else the
         accepted one."""
-        approved = self._ledger.approved()
-        return {
-            edit.name: found[0].before
-            if (found := edits[edit.name]) and mark(edit.name, found[0].before) in approved
-            else edit.before
-            for edit in self._edits(self.accepted, edits)
-        }
+        approved, accepted = self._ledger.approved(), self._texts_at(self.accepted, edits)
+        begun = {name: found[0].before for name, found in edits.items() if found}
+        return {**accepted, **{name: text for name, text in begun.items() if mark(name, text) in approved}}
 
     def demand_no_secret(self, texts: Iterable[str | None]) -> None:
         """Raises SecretInMemory where one of the texts holds a secret."""
@@ -283,20 +287,33 @@ class GitMemoryStore:
 
     def committed_texts(self, names: Collection[str]) -> tuple[dict[str, str | None], dict[str, str | None]]:
         """The text of each file in the last commit, and in the accepted one; the history may be unreadable."""
-        accepted = {edit.name: edit.before for edit in self._edits(self.accepted, names)}
+        accepted = self._texts_at(self.accepted, names)
         try:
-            return {edit.name: edit.before for edit in self._edits(self.repository.head().commit, names)}, accepted
+            return self._texts_at(self.repository.head().commit, names), accepted
         except MemoryUnusable:
-            return dict(accepted), accepted
+            return accepted, accepted
 
     def filter_unapproved(self, marks: Iterable[Mark]) -> set[Mark]:
         """The contents that are neither in the accepted commit nor approved since."""
         tree, approved = self._tree(self.accepted), self._ledger.approved()
         return {(name, blob) for name, blob in marks if tree.get(name, GONE) != blob and (name, blob) not in approved}
 
-    def edits_since(self, commit: str, names: Collection[str] | None = None) -> tuple[FileEdit, ...]:
+    def edits_since(self, commit: str, names: Iterable[str] | None = None) -> tuple[FileEdit, ...]:
         """The differences of the files, or of some, from a commit (empty: from an empty folder)."""
-        return self._edits(commit, self.changed_since(commit) if names is None else names)
+        chosen = [*(self.changed_since(commit) if names is None else names)]
+        before, now = self._texts_at(commit, chosen), self._files.texts(chosen)
+        return tuple(FileEdit(name, before[name], now[name]) for name in chosen)
+
+    def edits_to(self, contents: Mapping[str, str], commit: str) -> tuple[FileEdit, ...] | None:
+        """The differences of files with these contents (name -> blob or GONE) from a commit.
+
+        None where a file has another content by now.
+        """
+        before, now = self._texts_at(commit, contents), self._files.contents(contents)
+        if _marks(now) != contents:
+            return None
+        texts = {name: None if data is None else decode_text(data) for name, data in now.items()}
+        return tuple(FileEdit(name, before[name], texts[name]) for name in contents)
 
     @property
     def accepted(self) -> str:
@@ -319,15 +336,14 @@ class GitMemoryStore:
         self.ensure_repo()
         self._ledger.accept(commit, self.repository.tree(commit))
 
-    def approve(self, *names: str) -> None:
-        """Approve files as they are now, after a file tool or an allowed git command wrote them."""
+    def approve(self, contents: Mapping[str, str]) -> None:
+        """Approve contents of files, by name and blob (or GONE), as `find_unapproved` returns them."""
         self.ensure_repo()
-        now = self._files.blobs(names)
-        self._ledger.approve({name: now.get(name, GONE) for name in names})
+        self._ledger.approve(contents)
 
     def read_unapproved(self) -> tuple[FileEdit, ...]:
         """The texts of what `find_unapproved` finds, before and now."""
-        return self._edits(self.accepted, self.find_unapproved())
+        return self.edits_since(self.accepted, self.find_unapproved())
 
     def revert(
         self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = ""
@@ -386,7 +402,7 @@ class GitMemoryStore:
             self._verified = tree
 
     def find_unapproved(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """The files, or those of some names, that differ from the accepted commit and are not approved: name -> blob."""
+        """As `changed_since` the accepted commit, without what is approved."""
         approved = self._ledger.approved()
         changed = self.changed_since(self.accepted, names)
         return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
@@ -400,12 +416,11 @@ class GitMemoryStore:
         changed = sorted(name for name in {*before, *now} if now.get(name) not in (UNREADABLE, before.get(name)))
         return {name: now.get(name, GONE) for name in changed}
 
-    def _edits(self, commit: str, names: Collection[str]) -> tuple[FileEdit, ...]:
-        before = self._tree(commit)
-        old = self.repository.blobs([before[name] for name in names if name in before])
-        texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
-        now = self._files.texts(names)
-        return tuple(FileEdit(name, texts.get(before.get(name, "")), now[name]) for name in names)
+    def _texts_at(self, commit: str, names: Iterable[str]) -> dict[str, str | None]:
+        """The text of each file in a commit; None where it has none."""
+        tree, chosen = self._tree(commit), [*names]
+        blobs = self.repository.blobs([tree[name] for name in chosen if name in tree])
+        return {name: blobs[tree[name]].decode(errors="replace") if name in tree else None for name in chosen}
 
     def _tree(self, commit: str) -> Mapping[str, str]:
         """The files of a commit, name -> blob; none where the accepted commit is not what it was when accepted (M7)."""

@@ -52,7 +52,8 @@ async def test_what_was_killed_later_is_not_put_down_to_that_turn(home):
     await conversation.end()
     conversation.scopes["user"].store.save_and_commit({"facts.md": "- Tea.\n"}, "By hand")
     (conversation.folder / "facts.md").write_text("- Tea. And cake.\n")
-    conversation.scopes["user"].store.approve("facts.md")
+    store = conversation.scopes["user"].store
+    store.approve(store.find_unapproved())
 
     opened = Conversation(home, session="s-2")
 

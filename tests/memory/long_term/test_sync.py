@@ -304,7 +304,7 @@ def test_what_is_written_here_between_the_fetch_and_the_merge_is_not_lost(machin
         if step == "merging" and not written:
             written.append(step)
             (two.folder / "facts.md").write_text("- Tea.\n- Written meanwhile.\n")
-            two.approve("facts.md")
+            two.approve(two.find_unapproved())
 
     synchronise(two, remote, write)
 
