@@ -9,6 +9,7 @@ from itertools import repeat
 
 import pytest
 from agent.test_laws import check_sendable
+from fakes.knowledge import write_as_user
 
 from ouro.assemble import opener
 from ouro.events import Notice, PermissionAsked, Permit, SubagentProgress, ToolFinished, TurnFinished
@@ -313,7 +314,7 @@ async def test_they_are_sent_the_core_and_the_notes_that_bear_on_their_task_and_
     texts = ("Sourdough loaves rise for fourteen hours.", "Green tea is served at noon.")
     notes = [Note(id=f"mem_0000000{number}", scope="user", text=text) for number, text in enumerate(texts, 1)]
     files = {"preferences.md": "- Answer in German.\n"} | {note.file_name: note_text(note) for note in notes}
-    await other.memory.manager.write("user", files, "Baking", origin="person")
+    await write_as_user(other.memory.manager, "user", files, "Baking", origin="person")
     await other.close()
     task = call("subagent", task="bread", prompt="#bread: how long do sourdough loaves rise?", agent="explore")
     family = Family([task, "Done."], bread=["Long."])

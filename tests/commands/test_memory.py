@@ -2,7 +2,7 @@
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
-from fakes.knowledge import Conversation
+from fakes.knowledge import Conversation, write_as_user
 from fakes.slash import memory
 
 from ouro.errors import UsageError
@@ -36,7 +36,7 @@ async def test_where_memory_is_off_it_says_why():
 
 async def test_list_names_files_and_what_waits(home):
     front_end, conversation = await with_a_proposal(home)
-    await conversation.manager.write("user", {"preferences.md": "- One.\n- Two.\n"}, "x")
+    await write_as_user(conversation.manager, "user", {"preferences.md": "- One.\n- Two.\n"}, "x")
     await memory(front_end, "")
     [waiting] = conversation.manager.proposals()
     assert front_end.shown[0].splitlines() == [
@@ -80,7 +80,7 @@ async def test_edit_writes_what_the_editor_gave_and_undo_takes_it_back(home):
 
 async def test_show_and_receipt(home):
     front_end, conversation = await front_end_of(home)
-    await conversation.manager.write("user", {"preferences.md": "- Answer in *German*.\n"}, "x")
+    await write_as_user(conversation.manager, "user", {"preferences.md": "- Answer in *German*.\n"}, "x")
     await memory(front_end, "show pref")
     assert "- Answer in *German*." in front_end.shown[0]
     front_end, _ = await front_end_of(home, session="s-2")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
-from fakes.knowledge import Conversation
+from fakes.knowledge import Conversation, write_as_user
 from fakes.slash import memory
 from fakes.waiting import wait
 
@@ -55,7 +55,7 @@ async def test_log_tells_when_who_and_what_newest_first(home, said):
     await conversation.begin("Remember that tests run with tox.")
     await conversation.write("facts.md", "- Tests run with tox.\n")
     await conversation.end()
-    await conversation.manager.write("user", {"preferences.md": "- One.\n"}, "Edit preferences.md")
+    await write_as_user(conversation.manager, "user", {"preferences.md": "- One.\n"}, "Edit preferences.md")
     await memory(front_end, "log")
     lines = front_end.shown[0].splitlines()
     assert re.search(r"user · .* you · s-1:1 · Edit preferences.md", lines[0])
@@ -69,7 +69,7 @@ async def test_log_tells_when_who_and_what_newest_first(home, said):
 async def test_diff_shows_a_commit_two_commits_a_date_and_the_session(home, said):
     front_end, conversation = await front_end_of(home, said)
     for text in ("- One.\n", "- One.\n- Two.\n", "- 1.\n- Two.\n"):
-        await conversation.manager.write("user", {"facts.md": text}, "Edit facts.md")
+        await write_as_user(conversation.manager, "user", {"facts.md": text}, "Edit facts.md")
     await memory(front_end, "log")
     third, second, first = commits_of(front_end.shown[0])
     await memory(front_end, f"diff {third}")
@@ -91,7 +91,7 @@ async def test_blame_leads_from_a_line_to_the_words_that_taught_it(home, said):
     store = conversation.scopes["user"].store
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "1"}
     store.save_and_commit({"facts.md": "- Tests run with tox.\n"}, "Learn", marks)
-    await conversation.manager.write("user", {"facts.md": "- Tests run with tox.\n- Two.\n"}, "Edit facts.md")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- Tests run with tox.\n- Two.\n"}, "Edit facts.md")
     await memory(front_end, "blame facts")
     first, second = front_end.shown[0].splitlines()[3:5]
     assert re.search(r"1  .*the agent +s-old:1 +- Tests run with tox.", first)
@@ -132,8 +132,8 @@ async def test_why_tells_the_core_what_changed_and_what_was_recalled(home, said)
 
 async def test_undo_shows_what_it_does_and_undoes_one_hunk(home, said):
     front_end, conversation = await front_end_of(home, said, picks=["no", "yes"])
-    await conversation.manager.write("user", {"facts.md": "- a\n- b\n- c\n- d\n- e\n"}, "Edit")
-    await conversation.manager.write("user", {"facts.md": "- A\n- b\n- c\n- d\n- E\n"}, "Edit")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- a\n- b\n- c\n- d\n- e\n"}, "Edit")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- A\n- b\n- c\n- d\n- E\n"}, "Edit")
     await memory(front_end, "undo last hunk 2")
     assert front_end.shown[0].splitlines()[2:] == ["```diff", "facts.md:", "-- E", "+- e", "```"]
     assert (conversation.folder / "facts.md").read_text() == "- A\n- b\n- c\n- d\n- E\n"
@@ -146,11 +146,11 @@ async def test_undo_shows_what_it_does_and_undoes_one_hunk(home, said):
 
 async def test_undo_says_what_it_leaves(home, said):
     front_end, conversation = await front_end_of(home, said)
-    await conversation.manager.write("user", {"facts.md": "- a\n- b\n- c\n"}, "Edit")
-    await conversation.manager.write("user", {"facts.md": "- A\n- b\n- C\n"}, "Edit")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- a\n- b\n- c\n"}, "Edit")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- A\n- b\n- C\n"}, "Edit")
     await memory(front_end, "log")
     second = commits_of(front_end.shown[0])[0]
-    await conversation.manager.write("user", {"facts.md": "- A\n- b\n- rewritten\n"}, "Edit")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- A\n- b\n- rewritten\n"}, "Edit")
     await memory(front_end, f"undo {second} yes")
     assert (conversation.folder / "facts.md").read_text() == "- a\n- b\n- rewritten\n"
     assert front_end.said == [
@@ -193,7 +193,7 @@ async def learned_in_two_commits(conversation):
     await conversation.begin("Answer in German. I use uv.")
     await conversation.write("preferences.md", "- Answer in German.\n")
     await conversation.commit()
-    await conversation.manager.write("user", {"decisions.md": "- Ship on Fridays.\n"}, "Decide")
+    await write_as_user(conversation.manager, "user", {"decisions.md": "- Ship on Fridays.\n"}, "Decide")
     await conversation.write("facts.md", "- Uses uv.\n")
     await conversation.end()
     return next(each for each in reversed(conversation.changed) if each.origin == "agent")

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
+from fakes.knowledge import write_as_user
 from fakes.slash import memory
 from fakes.stored_sessions import old_session, session_id
 
@@ -40,7 +41,9 @@ async def front_end(repository):
 async def keep(front_end, *texts):
     for number, text in enumerate(texts, 1):
         note = Note(id=f"mem_{number:08x}", text=text, category="corrections", updated_at=f"2026-11-{number:02}")
-        await front_end.session.memory.manager.write("repo", {note.file_name: note_text(note)}, "Add", "capture")
+        await write_as_user(
+            front_end.session.memory.manager, "repo", {note.file_name: note_text(note)}, "Add", "capture"
+        )
 
 
 def lines(front_end):

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
-from fakes.knowledge import Conversation
+from fakes.knowledge import Conversation, write_as_user
 from fakes.slash import memory, slash
 
 from ouro.memory.long_term.store import GitMemoryStore
@@ -34,7 +34,7 @@ async def test_what_came_is_told_with_undo_and_reaches_the_model(home, remote, t
     other.save_and_commit({"facts.md": "- Oslo.\n"}, "Learn")
     synchronise(other, remote)
     front_end, conversation = sitting(home)
-    await conversation.manager.write("user", {"facts.md": "- Tea.\n"}, "x")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- Tea.\n"}, "x")
 
     await memory(front_end, f"sync user {remote}")
 
@@ -48,7 +48,7 @@ async def test_what_came_is_told_with_undo_and_reaches_the_model(home, remote, t
 
 async def test_offline_is_one_line_and_changes_nothing(home):
     front_end, conversation = sitting(home)
-    await conversation.manager.write("user", {"facts.md": "- Tea.\n"}, "x")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- Tea.\n"}, "x")
 
     await memory(front_end, "sync /no/such/place.git")
 
@@ -59,7 +59,7 @@ async def test_offline_is_one_line_and_changes_nothing(home):
 async def test_forgetting_everywhere_shows_asks_keeps_a_backup_and_reports(home):
     front_end, conversation = sitting(home)
     front_end.picks = ["backup"]
-    await conversation.manager.write("user", {"facts.md": "- Tea.\n- The word is Blackbird-77 here.\n"}, "x")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- Tea.\n- The word is Blackbird-77 here.\n"}, "x")
 
     await slash(front_end, "forget", "--everywhere blackbird-77")
 
@@ -71,7 +71,7 @@ async def test_forgetting_everywhere_shows_asks_keeps_a_backup_and_reports(home)
 
 async def test_without_a_yes_nothing_is_forgotten(home):
     front_end, conversation = sitting(home)
-    await conversation.manager.write("user", {"facts.md": "- Blackbird-77 is it.\n"}, "x")
+    await write_as_user(conversation.manager, "user", {"facts.md": "- Blackbird-77 is it.\n"}, "x")
 
     await slash(front_end, "forget", "--everywhere blackbird-77")
 

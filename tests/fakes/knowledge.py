@@ -195,6 +195,10 @@ class Conversation:
         return [event.text for event in self.told if isinstance(event, Notice)]
 
 
+async def write_as_user(manager: LongTermMemoryManager, scope, changes: dict, subject: str, origin="person") -> None:
+    await manager.with_editor(lambda editor: editor.write(scope, changes, subject, origin))
+
+
 @contextmanager
 def git_held(histories: Path) -> Iterator[None]:
     """Hold the lock as another ouro does while it commits."""

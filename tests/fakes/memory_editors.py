@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ouro.memory.index import Index
 from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
-from ouro.memory.long_term.git.values import TurnRef
+from ouro.memory.long_term.git.values import FileEdit, TurnRef
 from ouro.memory.long_term.scope import open_scopes
-from ouro.memory.long_term.store import repo_store, user_store
+from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 
 
 def editor_of(
@@ -32,3 +32,8 @@ def editor_of(
     assert scopes.problems == ()
     index = Index(home / "cache" / "index.db")
     return MemoryEditor(scopes.opened, (lambda: index) if indexed else None, moment)
+
+
+def unapproved(store: GitMemoryStore) -> tuple[FileEdit, ...]:
+    """What is in the files and not approved."""
+    return store.edits_since(store.accepted, store.find_unapproved())

@@ -4,7 +4,8 @@ import os
 import re
 
 import pytest
-from fakes.knowledge import Conversation
+from fakes.knowledge import Conversation, write_as_user
+from fakes.memory_editors import unapproved
 
 from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused
 from ouro.memory.long_term.git.values import SkippedFile
@@ -156,7 +157,7 @@ def test_m10_a_file_that_is_taken_away_while_all_are_listed_takes_no_other_along
 
     monkeypatch.setattr(os, "listdir", listdir)
 
-    assert [each.name for each in store.read_unapproved()] == ["mem_12345678.md"]
+    assert [each.name for each in unapproved(store)] == ["mem_12345678.md"]
     assert store.load_all().core == {"preferences": "- tabs\n"}
 
 
@@ -177,7 +178,7 @@ def test_m10_lines_that_repeat_without_end_are_compared_at_once():
 async def test_m10_a_huge_file_from_outside_is_asked_about_and_not_sat_over(home):
     """Each of these takes minutes where lines are compared with all others."""
     first = Conversation(home / ".ouro").connect()
-    await first.manager.write("user", {"facts.md": "a\n" * 60_000 + "b\n" * 60_000}, "by the person")
+    await write_as_user(first.manager, "user", {"facts.md": "a\n" * 60_000 + "b\n" * 60_000}, "by the person")
     (first.folder / "facts.md").write_text("b\n" * 60_000 + "a\n" * 60_000)
 
     [waiting] = Conversation(home / ".ouro", session="s-2").manager.proposals()

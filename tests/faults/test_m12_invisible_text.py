@@ -1,7 +1,7 @@
 """M12: what nobody can see in a memory file does not reach the model, and is written out where a user reads it."""
 
 import pytest
-from fakes.knowledge import Conversation
+from fakes.knowledge import Conversation, write_as_user
 
 from ouro.display import Diff
 from ouro.frontends.event_lines import notice_of
@@ -31,7 +31,7 @@ def home(home):
 async def test_m12_the_model_gets_none_of_it(home, kind):
     first = Conversation(home).connect()
     text = HIDDEN[kind]
-    await first.manager.write("user", {"facts.md": f"- Uses uv.{text}\n"}, "x")
+    await write_as_user(first.manager, "user", {"facts.md": f"- Uses uv.{text}\n"}, "x")
     hidden = {sign for sign in text if not (sign.isascii() and sign.isprintable())} - {"\ufe0f"}
     delta = await first.begin("hello")
     block = Conversation(home, session="s-2").block

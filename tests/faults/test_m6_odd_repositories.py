@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fakes.memory_editors import unapproved
 
 from ouro.memory.long_term.git import process
 from ouro.memory.long_term.git import repository as history
@@ -332,7 +333,7 @@ def test_m6_a_first_write_without_git_is_kept_too(home, monkeypatch, tmp_path):
 
     assert new.load_all().core == {"facts": "- one\n"}
     commit = new.commit_changes("What was kept")
-    assert (new.accepted, new.read_unapproved()) == (commit, ())
+    assert (new.accepted, unapproved(new)) == (commit, ())
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
@@ -350,12 +351,12 @@ def test_m6_a_folder_that_was_no_repository_gets_its_history_and_is_not_trusted_
     (folder / "facts.md").write_text("- found here\n")
     store = GitMemoryStore(folder, "user", home / "h" / "user.git")
 
-    assert [each.name for each in store.read_unapproved()] == ["facts.md"]
+    assert [each.name for each in unapproved(store)] == ["facts.md"]
     commit = store.commit_changes("Take in what was found")
-    assert (store.accepted, [each.name for each in store.read_unapproved()]) == ("", ["facts.md"])
+    assert (store.accepted, [each.name for each in unapproved(store)]) == ("", ["facts.md"])
 
     store.accept(commit)
-    assert store.read_unapproved() == ()
+    assert unapproved(store) == ()
 
 
 @pytest.mark.parametrize("second", [-86_400.0, -1.0, 1e18])
@@ -411,7 +412,7 @@ def test_m6_a_git_that_hangs_costs_one_timeout_and_is_tried_again_later(store, m
     monkeypatch.setenv("PATH", path)
     process._pause.until = 0.0
     assert store.save_and_commit({"facts.md": "- six\n"}, "Learn")
-    assert (store.obstacle, store.read_unapproved()) == ("", ())
+    assert (store.obstacle, unapproved(store)) == ("", ())
 
 
 def test_m6_what_git_left_on_a_full_disk_is_removed_by_the_next_commit(store):
@@ -434,9 +435,9 @@ def test_m6_what_git_left_on_a_full_disk_is_removed_by_the_next_commit(store):
 def test_m6_a_record_of_approval_that_a_crash_has_spoiled_costs_the_last_change_at_most(store, left):
     (store.repository.own_dir / "accepted").write_text(left)
 
-    assert [(edit.before, edit.after) for edit in store.read_unapproved()] == [("- one\n", "- one\n- two\n")]
+    assert [(edit.before, edit.after) for edit in unapproved(store)] == [("- one\n", "- one\n- two\n")]
     store.accept(store.get_current_head())
-    assert store.read_unapproved() == ()
+    assert unapproved(store) == ()
 
 
 def test_m6_what_is_approved_is_on_disk_before_the_file_is_written(store, monkeypatch):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fakes.memory_editors import unapproved
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git import history as git_history
@@ -188,7 +189,7 @@ def do_everything(store: GitMemoryStore) -> None:
         lambda: [git_history.changes(store.repository, each.id) for each in store.log()],
         lambda: [store.text_at(each.id, "facts.md") for each in store.log()],
         lambda: store.revert(store.log()[0].id),
-        lambda: store.read_unapproved(),
+        lambda: unapproved(store),
         lambda: store.repository.pack(),
     ):
         try:
@@ -261,7 +262,7 @@ def test_m7_a_git_in_the_place_of_the_history_is_not_obeyed_and_the_history_is_n
 
 def outside(store: GitMemoryStore) -> tuple[FileEdit, ...]:
     try:
-        return store.read_unapproved()
+        return unapproved(store)
     except MemoryUnusable:
         return ()
 
@@ -275,7 +276,7 @@ def test_m7_a_git_that_was_there_first_runs_nothing_and_approves_nothing(ground,
     before = {path: path.read_bytes() for path in evil.rglob("*") if path.is_file()}
 
     store.open()
-    assert [edit.name for edit in store.read_unapproved()] == ["facts.md"]
+    assert [edit.name for edit in unapproved(store)] == ["facts.md"]
     do_everything(store)
 
     assert not ground.mark.exists()
@@ -304,7 +305,7 @@ def test_m7_a_forged_tree_of_the_accepted_commit_approves_nothing(ground, monkey
     (again.folder / "facts.md").write_text(evil)
     monkeypatch.setattr(again.repository, "tree", lambda _commit: {"facts.md": blob_id(evil.encode())})
 
-    assert [(edit.name, edit.after) for edit in again.read_unapproved()] == [("facts.md", evil)]
+    assert [(edit.name, edit.after) for edit in unapproved(again)] == [("facts.md", evil)]
 
 
 def test_m7_a_forged_content_is_not_shown_as_the_old_one(ground):
@@ -315,7 +316,7 @@ def test_m7_a_forged_content_is_not_shown_as_the_old_one(ground):
     (ground.store.folder / "facts.md").write_text("- changed\n")
 
     with pytest.raises(MemoryUnusable, match="left alone"):
-        GitMemoryStore(ground.store.folder, "user", ground.store.repository.state_dir).read_unapproved()
+        unapproved(GitMemoryStore(ground.store.folder, "user", ground.store.repository.state_dir))
 
 
 def test_m7_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_path):

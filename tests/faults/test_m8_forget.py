@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from fakes.memory_editors import unapproved
 from fakes.stored_sessions import StoredSession
 from fakes.waiting import wait
 from fakes.warm_python import WARM
@@ -181,7 +182,7 @@ def test_m8_what_does_not_hold_it_is_as_it_was(told, tmp_path):
     now = git(store.folder, "log", "--format=%s %at %an", "main").decode()
     assert now.partition("\n")[2] == subjects.replace(SECRET, "[forgotten]")
     assert now.startswith("Forget ")
-    assert store.read_unapproved() == ()
+    assert unapproved(store) == ()
     again = wait(sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True))
     assert [type(each) for each in again.records] == [type(each) for each in loaded]
     assert again.records[0] == loaded[0]
@@ -197,9 +198,7 @@ def test_m8_what_was_not_trusted_is_not_trusted_afterwards(told):
 
     TrueForget(SECRET, told).forget()
 
-    assert [each.after for each in memory(told).read_unapproved()] == [
-        "- Oslo.\n- Tea.\n- Always run [forgotten] now\n"
-    ]
+    assert [each.after for each in unapproved(memory(told))] == ["- Oslo.\n- Tea.\n- Always run [forgotten] now\n"]
 
 
 def test_m8_a_session_that_is_open_is_named_and_left(told):
@@ -225,7 +224,7 @@ def test_m8_killed_while_it_records_the_accepted_commit_it_is_run_again_to_the_e
 
     assert done.left == []
     assert memory(place).accepted == memory(place).get_current_head()
-    assert memory(place).read_unapproved() == ()
+    assert unapproved(memory(place)) == ()
 
 
 def test_m8_killed_while_the_index_is_made_plain_git_knows_the_files_after_the_next_run(place, monkeypatch):
@@ -270,4 +269,4 @@ def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
     assert done.left == []
     assert is_gone(told, tmp_path)
     assert (memory(told).folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
-    assert memory(told).read_unapproved() == ()
+    assert unapproved(memory(told)) == ()

@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+from fakes.knowledge import write_as_user
 from msgspec.structs import replace
 
 from ouro.assemble import Options, open_session
@@ -121,8 +122,8 @@ async def test_the_card_tells_what_memory_has_learned_since(repository):
     await said_before(repository, "hello")
     assert (await card_of(repository)).memory.changes == {}
     other, _ = await opened(repository)
-    await other.memory.manager.write(
-        "user", {"preferences.md": "- Answer in German.\n"}, "Prefer German", origin="person"
+    await write_as_user(
+        other.memory.manager, "user", {"preferences.md": "- Answer in German.\n"}, "Prefer German", origin="person"
     )
     await other.close()
     assert (await card_of(repository)).memory.changes == {"user": 1}

@@ -240,13 +240,6 @@ class LongTermMemoryManager:
         """As `undo_commit`: later changes stay."""
         return await self.with_editor(lambda editor: undo_commit(editor, commit, hunk, rewind=rewind))
 
-    async def write(
-        self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
-    ) -> None:
-        """Write whole files (None: remove them) for the user, and commit them. Raises as `ScopeMemory.write`."""
-        found = MemoryEditor(self._scopes).scope(scope)
-        await self._run(lambda: (None, found.write(changes, subject, self._now, origin)))
-
     async def alone(self, act: Callable[[], _Done]) -> _Done:
         """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""
         return await self._run(lambda: (act(), ()))

@@ -341,10 +341,6 @@ class GitMemoryStore:
         self.ensure_repo()
         self._ledger.approve(contents)
 
-    def read_unapproved(self) -> tuple[FileEdit, ...]:
-        """The texts of what `find_unapproved` finds, before and now."""
-        return self.edits_since(self.accepted, self.find_unapproved())
-
     def revert(
         self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = ""
     ) -> UndoResult:

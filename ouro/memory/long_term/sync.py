@@ -161,8 +161,8 @@ def _synchronise_alone(store: GitMemoryStore, remote: str, progress: Progress) -
 
 
 def _commit_all(store: GitMemoryStore) -> None:
-    if waiting := store.read_unapproved():
-        names = ", ".join(edit.name for edit in waiting[:5])
+    if waiting := list(store.find_unapproved()):
+        names = ", ".join(waiting[:5])
         raise UsageError(
             f"{names} has unapproved changes, made outside of ouro: it is not sent.",
             "Accept or reject it first.",

@@ -340,7 +340,7 @@ class ForgettingMemory:
 
     def forget(self) -> None:
         with self._repository.alone():
-            pending = {edit.name for edit in self._store.read_unapproved()}
+            pending = {*self._store.find_unapproved()}
             if self._is_in_history:
                 change = self._needle.bytes_without
                 accepted, accept = self._store.accepted, self._store.accept

@@ -1,7 +1,7 @@
 """A core that has grown is merged by a model, and its answer trusted only where it can be."""
 
 import pytest
-from fakes.knowledge import Conversation, seen_by_model
+from fakes.knowledge import Conversation, seen_by_model, write_as_user
 
 from ouro.errors import ModelUnavailable
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator, sections
@@ -105,7 +105,7 @@ async def test_the_second_request_says_how_much_the_first_answer_saved():
 
 async def test_the_same_texts_are_not_consolidated_again_until_something_is_new(home):
     before = Conversation(home).connect()
-    await before.manager.write("user", {"facts.md": FACTS}, "much")
+    await write_as_user(before.manager, "user", {"facts.md": FACTS}, "much")
 
     async def consolidations(session_id):
         ask = answering("## facts\n- x\n")
@@ -115,7 +115,7 @@ async def test_the_same_texts_are_not_consolidated_again_until_something_is_new(
         return len(ask.asked)
 
     assert [await consolidations("s-2"), await consolidations("s-3")] == [1, 0]
-    await before.manager.write("user", {"facts.md": f"{FACTS}- New.\n"}, "more")
+    await write_as_user(before.manager, "user", {"facts.md": f"{FACTS}- New.\n"}, "more")
     assert await consolidations("s-4") == 1
 
 
@@ -136,7 +136,7 @@ async def test_memory_is_quoted_to_the_model_as_in_the_prompt():
 
 async def test_a_scope_above_the_threshold_is_consolidated_in_the_background_and_can_be_undone(home):
     before = Conversation(home).connect()
-    await before.manager.write("user", {"facts.md": FACTS, "preferences.md": PREFERENCES}, "much")
+    await write_as_user(before.manager, "user", {"facts.md": FACTS, "preferences.md": PREFERENCES}, "much")
     session = Conversation(home, session="s-2", threshold=100, ask=answering(BOTH), answer="").connect()
     assert len(seen_by_model(session.block)) > 2  # not on the way of the first turn
     await session.settle()
@@ -150,7 +150,7 @@ async def test_a_scope_above_the_threshold_is_consolidated_in_the_background_and
 
 async def test_below_the_threshold_no_model_is_asked(home):
     before = Conversation(home).connect()
-    await before.manager.write("user", {"facts.md": FACTS}, "some")
+    await write_as_user(before.manager, "user", {"facts.md": FACTS}, "some")
     session = Conversation(home, session="s-2", threshold=5_000, answer="").connect()
     await session.settle()
     assert session.changed == []
@@ -158,10 +158,10 @@ async def test_below_the_threshold_no_model_is_asked(home):
 
 async def test_what_is_written_while_the_model_thinks_is_not_overwritten(home):
     session = Conversation(home, answer="").connect()
-    await session.manager.write("user", {"facts.md": FACTS, "preferences.md": PREFERENCES}, "much")
+    await write_as_user(session.manager, "user", {"facts.md": FACTS, "preferences.md": PREFERENCES}, "much")
 
     async def ask(_messages):
-        await session.manager.write("user", {"facts.md": f"{FACTS}- New.\n"}, "meanwhile")
+        await write_as_user(session.manager, "user", {"facts.md": f"{FACTS}- New.\n"}, "meanwhile")
         return BOTH
 
     session.consolidator._ask = ask

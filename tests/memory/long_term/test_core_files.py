@@ -1,7 +1,7 @@
 """`memory.core` adds core files: injected, edited, searched and consolidated like the three that are always there."""
 
 import pytest
-from fakes.knowledge import Conversation, seen_by_model
+from fakes.knowledge import Conversation, seen_by_model, write_as_user
 
 from ouro.config import load_settings
 from ouro.errors import ConfigError
@@ -57,7 +57,7 @@ async def test_it_is_listed_edited_searched_and_consolidated(home):
     assert [(hit.kind, hit.category) for hit in Search(index).find("short sentences", 5)] == [("core", "style")]
     index.close()
 
-    await talk.manager.write("user", {"style.md": "- Write short sentences.\n" * 30}, "much")
+    await write_as_user(talk.manager, "user", {"style.md": "- Write short sentences.\n" * 30}, "much")
 
     async def answer(_messages):
         return "## style\n- Write short sentences.\n"

@@ -4,7 +4,8 @@ import os
 from collections import Counter
 
 import pytest
-from fakes.knowledge import Conversation
+from fakes.knowledge import Conversation, write_as_user
+from fakes.memory_editors import unapproved
 
 from ouro.memory.long_term.git import files, repository
 from ouro.memory.long_term.scope import ScopeMemory, TurnRef
@@ -132,7 +133,7 @@ def test_accepting_many_notes_reads_each_a_few_times(notes, count):
 async def session(home):
     session = Conversation(home / ".ouro").connect()
     notes = {f"mem_{number:032x}.md": f"note {number}\n" for number in range(5)}
-    await session.manager.write("user", {**notes, "facts.md": "- One.\n"}, "notes")
+    await write_as_user(session.manager, "user", {**notes, "facts.md": "- One.\n"}, "notes")
     await session.begin("Look at the README.")
     return session
 
@@ -148,7 +149,7 @@ async def test_what_a_tool_call_wrote_is_noticed_at_once(session, name):
     path = session.folder / name
     text = f"{path.read_text() if path.exists() else ''}- Uses uv.\n"
     await session.call("shell", {"command": "make"}, act=lambda: path.write_text(text))
-    assert session.scopes["user"].store.read_unapproved() == ()
+    assert unapproved(session.scopes["user"].store) == ()
 
 
 async def test_a_note_that_a_command_wrote_in_place_is_found_at_the_end_of_the_turn(session):

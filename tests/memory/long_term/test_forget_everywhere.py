@@ -8,7 +8,7 @@ import tarfile
 from urllib.parse import quote, quote_plus
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.memory_editors import editor_of, unapproved
 from fakes.stored_sessions import StoredSession
 from fakes.waiting import wait
 
@@ -139,7 +139,7 @@ def test_what_does_not_hold_it_is_byte_for_byte_as_it_was(place):
         assert said == [*(words + str(each) for each in range(5)), f"{words} [forgotten] {words}"]
     assert (store.folder / "decisions.md").read_text() == "- Two \u2028 lines.\n"
     assert [each.subject for each in store.log()] == ["Learn", "Learn"]
-    assert store.read_unapproved() == ()
+    assert unapproved(store) == ()
 
 
 def test_a_remote_that_has_it_is_said_and_brings_nothing_back(place, tmp_path):
@@ -227,7 +227,7 @@ def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_us
     ]
     assert {path.name: path.read_text() for path in mine.folder.glob("*.md")} == {"facts.md": "- Works with uv.\n"}
     assert (mine.folder / ".git" / "config").read_text() == before
-    assert (other.repository.read_record("folder"), other.get_current_head(), mine.read_unapproved()) == ("", "", ())
+    assert (other.repository.read_record("folder"), other.get_current_head(), unapproved(mine)) == ("", "", ())
 
 
 def test_what_is_too_large_to_be_read_is_named(place):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.memory_editors import unapproved
 from fakes.shells import until
 
 from ouro.errors import MemoryUnusable
@@ -109,7 +110,7 @@ def test_trailers_that_imitate_ours_decide_nothing(store, remote):
     (store.folder / "facts.md").write_text("- Evil.\n")
     git(store.folder, "commit", "-qam", "Learn\n\nOuro-Origin: person\n")
 
-    assert [each.name for each in store.read_unapproved()] == ["facts.md"]
+    assert [each.name for each in unapproved(store)] == ["facts.md"]
 
 
 async def test_a_remote_that_never_answers_is_given_up_with_all_that_it_started(store, tmp_path, monkeypatch):

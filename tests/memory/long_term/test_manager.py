@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from fakes.knowledge import Conversation, plain_git, seen_by_model
+from fakes.knowledge import Conversation, plain_git, seen_by_model, write_as_user
 
 from ouro.display import Diff, FileChange
 from ouro.errors import SecretInMemory, UsageError
@@ -109,7 +109,7 @@ class TestPrompt:
     async def test_more_than_there_is_room_for_is_cut_and_in_the_receipt(self, home):
         first = Conversation(home, threshold=100).connect()
         lines = "".join(f"- Point {number} of the list.\n" for number in range(60))
-        await first.manager.write("user", {"facts.md": lines}, "many")
+        await write_as_user(first.manager, "user", {"facts.md": lines}, "many")
         second = Conversation(home, session="s-2", threshold=100)
         receipt = second.manager.receipt()
         states = [line.state for line in receipt.lines]
@@ -124,7 +124,7 @@ class TestReceipt:
     async def test_every_entry_is_told_with_its_tokens_and_what_all_cost(self, home):
         first = Conversation(home).connect()
         text = "# Tools\n\n- Use uv,\n  never pip.\n- Use ruff.\n\nA paragraph\nof two lines.\n"
-        await first.manager.write("user", {"facts.md": text, "notes.txt.md": "x\n"}, "facts")
+        await write_as_user(first.manager, "user", {"facts.md": text, "notes.txt.md": "x\n"}, "facts")
         second = Conversation(home, session="s-2", price=lambda tokens: tokens * 1e-6)
         receipt = second.manager.receipt()
         assert [(line.file, line.text, line.state) for line in receipt.lines] == [
@@ -190,7 +190,7 @@ class TestWriting:
 
     async def test_undo_takes_a_change_back_and_leaves_what_came_after(self, home):
         first = await told_once(home)
-        await first.manager.write("user", {"preferences.md": "- Answer in German.\n- Use uv.\n"}, "more")
+        await write_as_user(first.manager, "user", {"preferences.md": "- Answer in German.\n- Use uv.\n"}, "more")
         await first.manager.undo(first.changed[0].undo)
         assert (first.folder / "preferences.md").read_text() == "- Use uv.\n"
         assert first.manager.versions()["user"] == plain_git(first.folder, "rev-parse", "HEAD").strip()
@@ -198,7 +198,7 @@ class TestWriting:
     async def test_the_undo_of_a_turn_covers_all_its_commits(self, home):
         first = Conversation(home).connect()
         await first.begin("I use uv and ruff.")
-        await first.manager.write("user", {"facts.md": "- Old.\n"}, "before")
+        await write_as_user(first.manager, "user", {"facts.md": "- Old.\n"}, "before")
         await first.write("facts.md", "- Old.\n- Uses uv.\n")
         await first.commit()
         await first.write("facts.md", "- Old.\n- Uses uv.\n- Uses ruff.\n")
@@ -231,7 +231,7 @@ class TestWriting:
     async def test_a_secret_of_the_user_is_refused_at_the_door(self, home):
         first = await told_once(home)
         with pytest.raises(SecretInMemory):
-            await first.manager.write("user", {"facts.md": "hunter2secret\n"}, "x")
+            await write_as_user(first.manager, "user", {"facts.md": "hunter2secret\n"}, "x")
 
 
 class TestAsking:
@@ -272,12 +272,12 @@ class TestAsking:
 
     async def test_a_proposal_is_carried_over_what_was_written_since(self, home):
         first = Conversation(home).connect()
-        await first.manager.write("user", {"facts.md": "- One.\n- Two.\n"}, "facts")
+        await write_as_user(first.manager, "user", {"facts.md": "- One.\n- Two.\n"}, "facts")
         await first.begin("hi")
         await first.read("README.md", "x")
         await first.write("facts.md", "- One.\n- Foreign.\n- Two.\n")
         await first.end()
-        await first.manager.write("user", {"facts.md": "- Zero.\n- One.\n- Two.\n- Three.\n"}, "facts")
+        await write_as_user(first.manager, "user", {"facts.md": "- Zero.\n- One.\n- Two.\n- Three.\n"}, "facts")
         [waiting] = first.manager.proposals()
         await first.manager.accept(waiting.id)
         assert (first.folder / "facts.md").read_text() == "- Zero.\n- One.\n- Foreign.\n- Two.\n- Three.\n"

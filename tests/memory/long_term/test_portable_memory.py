@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from fakes.memory_editors import unapproved
 from fakes.warm_python import WARM
 
 from ouro.memory.long_term.git.folders import find_state_dir
@@ -43,7 +44,7 @@ def open_user(place: Path) -> GitMemoryStore:
 def demand_whole(store: GitMemoryStore) -> None:
     assert [commit.subject for commit in store.log()] == SUBJECTS
     assert store.accepted == store.get_current_head()
-    assert store.read_unapproved() == ()
+    assert unapproved(store) == ()
     assert store.repository.git_dir == store.folder / ".git"
     assert (store.folder / ".git").is_dir()
     assert git(store.folder, "log", "--format=%s").split("\n") == SUBJECTS
@@ -136,9 +137,9 @@ def test_a_copy_on_another_machine_has_the_history_and_asks_before_it_is_used(ol
 
     assert [commit.subject for commit in copied.log()] == SUBJECTS
     assert copied.accepted == ""
-    assert {edit.name for edit in copied.read_unapproved()} >= {"facts.md", "preferences.md"}
+    assert {edit.name for edit in unapproved(copied)} >= {"facts.md", "preferences.md"}
     copied.accept(copied.get_current_head())
-    assert copied.read_unapproved() == ()
+    assert unapproved(copied) == ()
     assert copied.save_and_commit({"facts.md": "- One.\n"}, "Learn there")
     assert len(copied.log()) == 4
 
@@ -153,7 +154,7 @@ def test_a_memory_that_is_shared_later_keeps_its_history_and_loses_the_nested_gi
 
     assert not os.path.lexists(store.folder / ".git")
     assert [commit.subject for commit in shared.log()] == ["Learn"]
-    assert shared.read_unapproved() == ()
+    assert unapproved(shared) == ()
     again = repo_store(tmp_path, old_home / "history.git", lambda _text: "")
     again.open()
     assert [commit.subject for commit in again.log()] == ["Learn"]
@@ -185,5 +186,5 @@ def test_a_history_that_was_deleted_begins_anew_and_approves_nothing(old_home):
     commit = again.save_and_commit({"decisions.md": "- Use git.\n"}, "Learn after that")
 
     assert [found.id for found in again.log()] == [commit]
-    assert {edit.name for edit in again.read_unapproved()} >= {"facts.md", "preferences.md"}
+    assert {edit.name for edit in unapproved(again)} >= {"facts.md", "preferences.md"}
     assert again.accepted == commit  # it holds nothing but what was just written

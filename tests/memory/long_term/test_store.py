@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.memory_editors import unapproved
 
 from ouro.memory.long_term.git import process as git_process
 from ouro.memory.long_term.git import repository as history
@@ -45,7 +46,7 @@ def repo(project: Path, histories: Path, *, is_shared: bool = False) -> GitMemor
 
 def test_where_nothing_was_remembered_nothing_is_loaded_and_nothing_made(store, home):
     assert store.load_all() == LoadedScope("", {})
-    assert (store.get_current_head(), store.accepted, store.read_unapproved(), store.log()) == ("", "", (), ())
+    assert (store.get_current_head(), store.accepted, unapproved(store), store.log()) == ("", "", (), ())
     assert not (home / ".ouro").exists()
 
 
@@ -350,7 +351,7 @@ def test_a_copy_of_a_project_takes_the_history_along_and_none_of_the_approvals(t
     subprocess.run(["cp", "-a", project, tmp_path / "copy"], check=True)
 
     copy = repo(tmp_path / "copy", histories)
-    assert [each.name for each in copy.read_unapproved()] == ["facts.md"]
+    assert [each.name for each in unapproved(copy)] == ["facts.md"]
     copy.save_and_commit({"facts.md": "- two\n"}, "Learn two")
 
     assert [commit.subject for commit in copy.log()] == ["Learn two", "Learn one"]
@@ -383,7 +384,7 @@ def test_a_folder_that_was_deleted_begins_anew(tmp_path, histories):
     new.save_and_commit({"facts.md": "- two\n"}, "Learn two")
 
     assert [commit.subject for commit in repo(tmp_path, histories).log()] == ["Learn two"]
-    assert new.read_unapproved() == ()
+    assert unapproved(new) == ()
 
 
 def test_a_shared_memory_is_an_ordinary_folder_of_the_host_repository(tmp_path, histories):

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fakes.memory_editors import unapproved
 from fakes.synced_homes import SyncedHomes, in_this_process
 from fakes.warm_python import WARM
 from msgspec.structs import replace
@@ -57,7 +58,7 @@ def test_what_one_machine_learned_the_other_knows(machines, remote):
     assert (report.received, report.sent) == (("facts.md", "preferences.md"), 0)
     assert files(two) == files(one)
     assert two.get_current_head() == one.get_current_head()
-    assert two.read_unapproved() == ()
+    assert unapproved(two) == ()
     assert synchronise(one, remote) == synchronise(two, remote)
 
 
