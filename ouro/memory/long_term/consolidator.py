@@ -25,7 +25,7 @@ MIN_SAVING = 0.15
 _MIN_SIZE = 0.02
 """A category shorter than this share of its old text counts as lost, and is not used."""
 _MIN_OWN = 0.5
-"""Share of its words that the old text has: small models translated a core that says `Answer in German`."""
+"""The least share of words that the old text has too: small models translated a core that says `Answer in German`."""
 _MAX_ATTEMPTS = 2
 _ORDER = """\
 You tidy the long-term memory of a coding agent. You are given its files, quoted between marks, each line after a bar.

@@ -129,7 +129,7 @@ def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
     Raises:
         UsageError: there is no such entry, or several.
     """
-    return _named(core_entries(editor) if ":" in named else note_entries(editor), named)
+    return _find_named(core_entries(editor) if ":" in named else note_entries(editor), named)
 
 
 def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
@@ -161,11 +161,11 @@ def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
 def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> EntryDetails:
     """Everything about one entry. Raises UsageError: there is no such entry."""
     if ":" in named:
-        entry = _named(core_entries(editor), named)
+        entry = _find_named(core_entries(editor), named)
         return EntryDetails(entry, str(editor.scope(entry.scope).store.folder / entry.file))
     files = all_notes(editor)
     entries = _entries_of(editor, files)
-    entry = _named(entries, named)
+    entry = _find_named(entries, named)
     file = editor.notebook.find(entry.id)
     there = {other.note.id: other.note for other in files}
     links: list[tuple[str, str]] = [(edge.relationship, edge.id) for edge in file.note.related]
@@ -199,7 +199,7 @@ def plain(text: str) -> str:
     return re.sub(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+", "", text).strip()
 
 
-def _named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
+def _find_named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
     word = named.strip().removesuffix(".md")
     named_ids = {word, *ids_named(word, (entry.id for entry in entries))}
     found = [entry for entry in entries if entry.id in named_ids]

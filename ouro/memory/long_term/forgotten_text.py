@@ -50,8 +50,8 @@ class ForgottenText:
             raise UsageError(f"The text to forget may have {MAX_CHARACTERS:,} characters.", "Give a part of it.")
         self.text = text
         forms = dict.fromkeys((text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)))
-        self._patterns = [re.compile("|".join(map(_written, forms)), re.IGNORECASE)]
-        cores = [core for form in forms for core in _in_base64(form.encode("utf-8", "replace"))]
+        self._patterns = [re.compile("|".join(map(_pattern_of, forms)), re.IGNORECASE)]
+        cores = [core for form in forms for core in _base64_forms(form.encode("utf-8", "replace"))]
         if cores:
             self._patterns.append(re.compile("|".join(r"\s*".join(map(re.escape, core)) for core in cores)))
         self.placeholder = next(text for text in _PLACEHOLDERS if not self.count(text))
@@ -59,7 +59,7 @@ class ForgottenText:
     def count(self, text: str) -> int:
         return sum(1 for pattern in self._patterns for _ in pattern.finditer(text))
 
-    def without(self, text: str) -> str:
+    def remove_from(self, text: str) -> str:
         for pattern in self._patterns:
             text = pattern.sub(lambda _found: self.placeholder, text)
         return text
@@ -67,43 +67,44 @@ class ForgottenText:
     def count_bytes(self, data: bytes) -> int:
         return self.count(data.decode("utf-8", "surrogateescape"))
 
-    def bytes_without(self, data: bytes) -> bytes:
-        """As `without`, of the bytes of a file."""
+    def remove_from_bytes(self, data: bytes) -> bytes:
+        """As `remove_from`, of the bytes of a file."""
         text = data.decode("utf-8", "surrogateescape")
-        return self.without(text).encode("utf-8", "surrogateescape")
+        return self.remove_from(text).encode("utf-8", "surrogateescape")
 
-    def starred(self, data: bytes) -> bytes:
-        """The bytes of a file with stars instead of it, in the same length."""
+    def star_out(self, data: bytes) -> bytes:
+        """The bytes of a file with stars instead of the text, in the same length."""
         text = data.decode("utf-8", "surrogateescape")
         for pattern in self._patterns:
             text = pattern.sub(lambda found: "*" * len(found[0].encode("utf-8", "surrogateescape")), text)
         return text.encode("utf-8", "surrogateescape")
 
-    def in_data(self, value: Any, name: str = "") -> Any:
-        """Plain data without it, also in numbers and keys of tool arguments."""
+    def remove_from_data(self, value: Any, name: str = "") -> Any:
+        """Plain data without the text, also in numbers and keys of tool arguments."""
         if isinstance(value, str):
             is_fixed = name in _FIXED or (name == "name" and _NAME.fullmatch(value))
-            return value if is_fixed else self.without(value)
+            return value if is_fixed else self.remove_from(value)
         if isinstance(value, Mapping):
-            keys = {key: self.without(key) if name == _ARGUMENT else key for key in value}
+            keys = {key: self.remove_from(key) if name == _ARGUMENT else key for key in value}
             made = {
-                keys[key]: self.in_data(item, _ARGUMENT if name == _ARGUMENT else key) for key, item in value.items()
+                keys[key]: self.remove_from_data(item, _ARGUMENT if name == _ARGUMENT else key)
+                for key, item in value.items()
             }
             if made.get("signature") and made.get("text") != value.get("text"):
                 made["signature"] = ""  # it signs a text that has changed
             return made
         if isinstance(value, Sequence):
-            return [self.in_data(item, name) for item in value]
+            return [self.remove_from_data(item, name) for item in value]
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return self.placeholder if is_number and name == _ARGUMENT and self.count(str(value)) else value
 
 
-def _written(text: str) -> str:
+def _pattern_of(text: str) -> str:
     between = _BREAK if len(text) >= _MIN_WRAPPED else ""
-    return _SPACE.join(between.join(map(_character, word)) for word in text.split())
+    return _SPACE.join(between.join(map(_pattern_of_character, word)) for word in text.split())
 
 
-def _character(character: str) -> str:
+def _pattern_of_character(character: str) -> str:
     forms = [re.escape(character)]
     if character == '"':
         forms = [r'\\*"', "&quot;"]
@@ -122,7 +123,7 @@ def _character(character: str) -> str:
     return forms[0] if len(forms) == 1 else f"(?:{'|'.join(forms)})"
 
 
-def _in_base64(data: bytes) -> list[str]:
+def _base64_forms(data: bytes) -> list[str]:
     """What all base64 texts of something that contains `data` have in common, for each of three alignments."""
     cores: list[str] = []
     for ahead in range(3):
@@ -184,4 +185,4 @@ def forget_in_file(path: Path, forgotten: ForgottenText, report: ForgetReport) -
         report.left.append(f"{path}: it is not text. Look at it, and remove it yourself.")
         return
     with open_folder(path.parent) as folder:
-        replace_file(folder, path.name, forgotten.bytes_without(data))
+        replace_file(folder, path.name, forgotten.remove_from_bytes(data))

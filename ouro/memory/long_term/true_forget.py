@@ -103,50 +103,50 @@ class TrueForget:
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else error
                 report.left.append(f"{state_dir}: {reason} Correct that, and forget again.")
-        self._in_sessions(report, progress, changes)
-        self._in_exports(report, changes)
+        self._search_sessions(report, progress, changes)
+        self._search_exports(report, changes)
         progress("other files")
         done = (*states, *map(memory_folder, states), home.sessions, *home.index_files())
         for path in regular_files(home.path):
             if not any(folder == path or folder in path.parents for folder in done):
-                self._in_other_file(path, report, changes)
+                self._search_other_file(path, report, changes)
         try:
-            self._in_index(report, changes)
+            self._search_index(report, changes)
         except OSError as error:
             report.left.append(f"{home.index}: {error}. Delete it yourself: ouro makes it again.")
         return report
 
-    def _in_sessions(self, report: ForgetReport, progress: Progress, changes: bool) -> None:
+    def _search_sessions(self, report: ForgetReport, progress: Progress, changes: bool) -> None:
         root = self._home.sessions
         for place in (root, root / TRASH):
             folders = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
             for number, folder in enumerate(path for path in folders if path.name != TRASH):
                 if number % 50 == 0:
                     progress(f"sessions: {number} of {len(folders)}")
-                self._in_session(folder, report, changes)
+                self._search_session(folder, report, changes)
                 for subagent in sorted((folder / SUBAGENTS).glob("*/")):
-                    self._in_session(subagent, report, changes)
-                self._in_list(folder / SUBAGENTS / INDEX_NAME, report, changes)
-        self._in_list(root / INDEX_NAME, report, changes)
+                    self._search_session(subagent, report, changes)
+                self._search_list(folder / SUBAGENTS / INDEX_NAME, report, changes)
+        self._search_list(root / INDEX_NAME, report, changes)
 
-    def _in_exports(self, report: ForgetReport, changes: bool) -> None:
+    def _search_exports(self, report: ForgetReport, changes: bool) -> None:
         """In what `memory export --to` has written for other agents; what others wrote into these files stays."""
         for root, path in self._home.exports():
             try:
                 above, section, below = split_section(path.read_text(encoding="utf-8"))
                 if report.add("what other agents read", self._text.count(section)) and changes:
-                    write_for_agents({path: above + self._text.without(section) + below}, root)
+                    write_for_agents({path: above + self._text.remove_from(section) + below}, root)
                 if self._text.count(above + below):
                     report.left.append(f"{path}: it is in the text that is not ouro's. Remove it there yourself.")
             except (OuroError, OSError, UnicodeDecodeError) as error:
                 report.left.append(f"{path}: it could not be searched or written ({error}). Look at it yourself.")
 
-    def _in_list(self, index: Path, report: ForgetReport, changes: bool) -> None:
+    def _search_list(self, index: Path, report: ForgetReport, changes: bool) -> None:
         count = self._text.count_bytes(index.read_bytes()) if index.is_file() else 0
         if index.is_file() and report.add("the list of sessions", count) and changes:
             index.unlink()  # it is made again from the sessions
 
-    def _in_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
+    def _search_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
         files = [path for path in regular_files(folder) if path.name != LOCK_NAME]
         files = [path for path in files if path.relative_to(folder).parts[0] != SUBAGENTS]
         found = {path: count for path in files if (count := self._text.count_bytes(path.read_bytes()))}
@@ -164,7 +164,7 @@ class TrueForget:
                 stack.callback(SessionLock(folder).release)
                 for path in found:
                     if path.name == FILE_NAME:
-                        self._in_records(folder, report)
+                        self._clean_records(folder, report)
                     else:
                         forget_in_file(path, self._text, report)
         except SessionInUse as error:
@@ -176,16 +176,16 @@ class TrueForget:
                 f"Session {folder.name}: it could not be written ({error}). Correct that, and forget again."
             )
 
-    def _in_records(self, folder: Path, report: ForgetReport) -> None:
+    def _clean_records(self, folder: Path, report: ForgetReport) -> None:
         data = read_file(folder)
         pieces: list[bytes] = []
         at = 0
         for record in split(data)[0]:
-            pieces.append(self._text.bytes_without(data[at : record.offset]))
+            pieces.append(self._text.remove_from_bytes(data[at : record.offset]))
             at = record.offset + record.size
             raw = data[record.offset : at]
-            pieces.append(self._record(folder, record, raw) if self._text.count_bytes(raw) else raw)
-        pieces.append(self._text.bytes_without(data[at:]))
+            pieces.append(self._clean_record(folder, record, raw) if self._text.count_bytes(raw) else raw)
+        pieces.append(self._text.remove_from_bytes(data[at:]))
         made = b"".join(pieces)
         if made != data:
             rewrite_file(folder, FILE_NAME, made)
@@ -195,18 +195,18 @@ class TrueForget:
                 "model or of the project's folder)."
             )
 
-    def _record(self, folder: Path, record: RawRecord, raw: bytes) -> bytes:
+    def _clean_record(self, folder: Path, record: RawRecord, raw: bytes) -> bytes:
         """A record without the text that can still be read; a damaged one is only text."""
         if not record.is_whole:
-            return self._text.bytes_without(raw)
+            return self._text.remove_from_bytes(raw)
         try:
-            made = frame_record(dump(self._text.in_data(load(record.data))))
+            made = frame_record(dump(self._text.remove_from_data(load(record.data))))
         except BadYamlError:
-            return self._text.bytes_without(raw)
+            return self._text.remove_from_bytes(raw)
         is_intact = is_readable(msgspec.structs.replace(record, data=made[4:-4]), folder=folder)
         return made if is_intact or not is_readable(record, folder=folder) else raw
 
-    def _in_other_file(self, path: Path, report: ForgetReport, changes: bool) -> None:
+    def _search_other_file(self, path: Path, report: ForgetReport, changes: bool) -> None:
         if (size := path.stat().st_size) > _MAX_BYTES:
             report.unsearched.append(f"{path}: {size >> 20:,} MB, larger than the {_MAX_BYTES >> 20} MB that are read.")
             return
@@ -218,9 +218,9 @@ class TrueForget:
             try:
                 if place == "the log":  # in place: other processes continue to write to this very file
                     with path.open("r+b") as file:
-                        starred = self._text.starred(file.read())
+                        stars = self._text.star_out(file.read())
                         file.seek(0)
-                        file.write(starred)
+                        file.write(stars)
                         file.flush()
                         os.fsync(file.fileno())
                 else:
@@ -238,7 +238,7 @@ class TrueForget:
             return "edits that could not be saved"
         return "settings" if len(parts) == 1 and parts[0] in _SETTINGS else f"other files in {parts[0]}"
 
-    def _in_index(self, report: ForgetReport, changes: bool) -> None:
+    def _search_index(self, report: ForgetReport, changes: bool) -> None:
         """Delete the index where anything held the text: words and vectors stay in an old one."""
         files = [path for path in self._home.index_files() if path.is_file()]
         report.add("the index", sum(self._text.count_bytes(path.read_bytes()) for path in files))
@@ -342,16 +342,16 @@ class ForgettingMemory:
         with self._repository.alone():
             pending = {*self._store.find_unapproved()}
             if self._is_in_history:
-                change = self._needle.bytes_without
+                change = self._needle.remove_from_bytes
                 accepted, accept = self._store.accepted, self._store.accept
-                rewrite.rewrite(self._repository, self._in_file, change, self._in_name, accepted, accept)
+                rewrite.rewrite(self._repository, self._clean_file, change, self._clean_name, accepted, accept)
             if self._folder.is_dir():
                 self._write_files(pending)
             for path in self._own_files():
                 if self._needle.count_bytes(path.read_bytes()):
                     forget_in_file(path, self._needle, self._report)
         if self._folder.is_dir():
-            self._tidy(pending)
+            self._remove_empty_lines(pending)
         for path in (self._repository.git_dir / name for name in ("config", "packed-refs", "HEAD")):
             if path.is_file() and self._needle.count_bytes(path.read_bytes()):
                 self._report.left.append(f"{path}: it is in the name of a branch or the address of a remote.")
@@ -365,7 +365,7 @@ class ForgettingMemory:
         """ouro's records about the memory that hold texts: pending changes above all."""
         return [path for path in regular_files(self._repository.own_dir) if path.name not in _WITHOUT_TEXT]
 
-    def _in_file(self, data: bytes) -> bytes:
+    def _clean_file(self, data: bytes) -> bytes:
         """A file without the text; the front matter of a note can still be read."""
         if not self._needle.count_bytes(data):
             return data
@@ -376,21 +376,21 @@ class ForgettingMemory:
                 if parsed is not None and not parsed.problems:
                     fields = msgspec.to_builtins(parsed.note)
                     for name in ("text", "extra", "entities", "relations", "anchors", "branch"):
-                        fields[name] = self._needle.in_data(fields[name], name)
+                        fields[name] = self._needle.remove_from_data(fields[name], name)
                     note = msgspec.convert(fields, Note)
                     data = note_text(note).encode()
-        return self._needle.bytes_without(data)
+        return self._needle.remove_from_bytes(data)
 
-    def _in_name(self, data: bytes) -> bytes:
+    def _clean_name(self, data: bytes) -> bytes:
         if not self._needle.count_bytes(data):
             return data
-        return self._needle.bytes_without(data).replace(self._needle.placeholder.encode(), b"forgotten")
+        return self._needle.remove_from_bytes(data).replace(self._needle.placeholder.encode(), b"forgotten")
 
     def _write_files(self, pending: set[str]) -> None:
         files, ledger = MemoryFiles(self._folder), ApprovalLedger(self._repository.own_dir)
         for path in self._files():
             name, data = str(path.relative_to(self._folder)), path.read_bytes()
-            new, new_name = self._in_file(data), self._in_name(name.encode()).decode()
+            new, new_name = self._clean_file(data), self._clean_name(name.encode()).decode()
             if (new, new_name) == (data, name):
                 continue
             if not is_memory_name(name):
@@ -405,7 +405,7 @@ class ForgettingMemory:
             except (FileRefused, OSError) as error:
                 self._report.left.append(f"{path}: it could not be written ({error}).")
 
-    def _tidy(self, pending: set[str]) -> None:
+    def _remove_empty_lines(self, pending: set[str]) -> None:
         """Remove lines and files that hold nothing but the placeholder."""
         changes: dict[str, str | None] = {}
         for path in self._files():

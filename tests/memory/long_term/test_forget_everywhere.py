@@ -72,7 +72,7 @@ def test_each_form_is_found_and_taken_out(form):
     assert needle.count(needle.without(text)) == 0
     assert needle.without(text).startswith("before ")
     assert needle.without(text).endswith(" behind")
-    assert len(needle.starred(text.encode())) == len(text.encode())
+    assert len(needle.star_out(text.encode())) == len(text.encode())
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 50_000
 _MAX_NAME_BYTES = 250
 _MANY = 100
-"""Files that were read at once, from which on their blobs are recorded: fewer are read again as fast."""
+"""From this number of newly read files on, their blobs are recorded in the cache; fewer are read again as fast."""
 _SETTLED_NS = 2_000_000_000
-"""The coarsest clock of a disk: FAT counts in two seconds."""
+"""A file that is written twice within this time may keep its time of change: FAT counts in two seconds."""
 _USUAL_NAME = late_pattern(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
 _NAME = late_pattern(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -83,7 +83,7 @@ class MemoryFiles:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """While inside, the folder is listed once: for several questions about one moment."""
+        """While inside, the folder is listed once, so that several questions are answered about one moment."""
         self._listing = self.look()
         was_held, self._is_held = self._is_held, True
         try:

@@ -236,9 +236,9 @@ class UndoPlan(msgspec.Struct, frozen=True):
     """What the same turn wrote in another scope, and is undone with it."""
 
 
-def in_same_turn(repo: GitRepository, found: Commit) -> Commit | None:
+def find_last_of_turn(repo: GitRepository, found: Commit) -> Commit | None:
     """The last commit of this repository that the agent made in the turn of `found`, which may be of another one."""
-    return next(iter(_of_turn(repo, found)), None) if repo.exists else None
+    return next(iter(_commits_of_turn(repo, found)), None) if repo.exists else None
 
 
 def plan_undo(
@@ -260,8 +260,8 @@ def plan_undo(
         UsageError: there is no such hunk.
         MemoryUnusable: the history cannot be read.
     """
-    commits = (found,) if hunk else _of_turn(repo, found) or (found,)
-    if _turn(found):
+    commits = (found,) if hunk else _commits_of_turn(repo, found) or (found,)
+    if _turn_key(found):
         base = ""  # commits that others made meanwhile are not of the turn
     steps: list[Sequence[DiffHunk]] = [changes(repo, commit.id) for commit in commits]
     if hunk or base:
@@ -293,14 +293,14 @@ def describe_commits(commits: Sequence[Commit]) -> str:
     )
 
 
-def _of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
+def _commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
     """What the agent committed in the turn of `found`, the latest first."""
-    turn = _turn(found)
+    turn = _turn_key(found)
     others = log(repo, _MAX_COMMITS) if turn else ()
-    return tuple(commit for commit in others if _turn(commit) == turn)
+    return tuple(commit for commit in others if _turn_key(commit) == turn)
 
 
-def _turn(commit: Commit) -> tuple[str, str] | None:
+def _turn_key(commit: Commit) -> tuple[str, str] | None:
     session, turn = commit.trailers.get(SESSION, ""), commit.trailers.get(TURN, "")
     message = commit.trailers.get(MESSAGE, "")  # after a rewind another turn has the same number
     return (session, message or turn) if session and turn and commit.origin == "agent" else None
@@ -314,9 +314,9 @@ def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[D
     lines = text.splitlines(keepends=True)
     left: list[DiffHunk] = []
     for hunk in sorted(hunks, key=lambda hunk: hunk.start, reverse=True):
-        if not hunk.after and _places(lines, hunk.before):
+        if not hunk.after and _find_block(lines, hunk.before):
             continue  # the lines that it removed are there again
-        places = _places(lines, hunk.after) if hunk.after else [min(hunk.start, len(lines))]
+        places = _find_block(lines, hunk.after) if hunk.after else [min(hunk.start, len(lines))]
         if not places:
             left.append(hunk)
             continue
@@ -325,5 +325,5 @@ def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[D
     return "".join(lines), left[::-1]
 
 
-def _places(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
+def _find_block(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
     return [at for at in range(len(lines) - len(block) + 1) if tuple(lines[at : at + len(block)]) == block]

@@ -61,8 +61,10 @@ class ApprovalLedger:
             path.unlink(missing_ok=True)
 
     def settle(self, commit: str, files: Mapping[str, str], still: Set[tuple[str, str]] = frozenset()) -> None:
-        """As `accept`. Of what was approved before, only `still` counts on, as (name, blob): else a file could be reset
-        unnoticed to what it was."""
+        """As `accept`, and drop earlier approvals, except `still` as (name, blob).
+
+        Else a file could be reset to what it was before, unnoticed.
+        """
         self.accept(commit, files)
         if still:
             write_private(self._approved, "".join(f"{blob} {name}\n" for name, blob in sorted(still)))

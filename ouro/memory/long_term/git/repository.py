@@ -268,7 +268,7 @@ class GitRepository:
 
     @contextmanager
     def alone(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:
-        """While inside, no other ouro changes this history; with another `lock`, none does what that is for.
+        """Hold a lock: while inside, no other ouro changes this history. Another `lock` is for another action (a sync).
 
         The thread that holds it may enter again. Raises BlockingIOError where another still has it after `timeout`
         seconds.
