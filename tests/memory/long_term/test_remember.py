@@ -7,7 +7,7 @@ import pytest
 from fakes.memory_editors import editor_of
 
 from ouro.errors import SecretInMemory, UsageError
-from ouro.memory.long_term.entries import all_entries, provenance
+from ouro.memory.long_term.entries import all_entries, describe_source
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.notes.validity import Anchors
@@ -31,7 +31,7 @@ def test_a_preference_becomes_a_line_of_the_core_and_a_commit_that_says_its_sour
     assert (done.state, done.undo, commit.subject) == ("kept", commit.id, "Remember: Always answer in German")
     [entry] = all_entries(editor)
     assert (entry.id, entry.text) == ("user/preferences.md:1", "Always answer in German")
-    assert provenance(entry) == f"{commit.at[:10]} · session 0d9f3c52, turn 3 · person"
+    assert describe_source(entry) == f"{commit.at[:10]} · session 0d9f3c52, turn 3 · person"
 
 
 def test_what_names_a_file_becomes_a_note_of_the_repository_anchored_to_it(editor, repository):
