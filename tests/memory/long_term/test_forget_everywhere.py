@@ -69,9 +69,9 @@ def test_each_form_is_found_and_taken_out(form):
 
     assert needle.count(text) == 1
     assert needle.count_bytes(text.encode()) == 1
-    assert needle.count(needle.without(text)) == 0
-    assert needle.without(text).startswith("before ")
-    assert needle.without(text).endswith(" behind")
+    assert needle.count(needle.remove_from(text)) == 0
+    assert needle.remove_from(text).startswith("before ")
+    assert needle.remove_from(text).endswith(" behind")
     assert len(needle.star_out(text.encode())) == len(text.encode())
 
 
@@ -79,7 +79,7 @@ def test_each_form_is_found_and_taken_out(form):
     "text", ["Zoë's key", "Zoë's key is a/b+c and more", "zoes key is abcd more", "", "\\" * 5_000]
 )
 def test_what_is_like_it_is_left_alone(text):
-    assert ForgottenText(TEXT).without(text) == text
+    assert ForgottenText(TEXT).remove_from(text) == text
 
 
 @pytest.mark.parametrize("text", ["", "abc", "  ab  ", "----", "x" * 10_001])
@@ -89,7 +89,7 @@ def test_a_text_that_cannot_be_told_from_others_is_refused(text):
 
 
 def test_the_place_holder_does_not_hold_what_is_forgotten():
-    assert ForgottenText("forgotten").without("It is forgotten.") == "It is [gone]."
+    assert ForgottenText("forgotten").remove_from("It is forgotten.") == "It is [gone]."
 
 
 def test_words_that_records_are_made_of_leave_sessions_whole(place):
