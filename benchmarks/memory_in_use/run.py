@@ -192,7 +192,7 @@ async def play_turn(repository: Path, model: Model, text: str, answer: str = "")
     recalled = [item for event in events if isinstance(event, NotesRecalled) for item in event.items]
     replies = [event.message.text for event in events if isinstance(event, Replied)]
     usage = [event.context for event in events if isinstance(event, UsageUpdated)]
-    core = session.memory.required().receipt().lines
+    core = session.memory.require().receipt().lines
     receipt = [item.text for item in (*core, *recalled) if item.state == "loaded"]
     entries = await session.memory.with_editor(all_entries)
     await session.close()
