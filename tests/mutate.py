@@ -68,6 +68,8 @@ DEFENCES = (
     # memory
     Defence("M1", f"{MEMORY}/trust/provenance.py", "if not self.sources:", "if True:", "test_m1_words_of_others.py"),
     Defence("M2", f"{MEMORY}/prompt_block.py", "\\n{quoted(text)}\\n", "\\n{text}\\n", "test_m2_words_that_pose.py"),
+    Defence("M3", f"{MEMORY}/git/files.py", "with self._lock:\n            self._listing",
+            "if True:\n            self._listing", "test_m3_memory_from_outside.py"),
     Defence("M3", f"{MEMORY}/scope.py", "if not agent_was_idle or self._now.foreign:", "if False:",
             "test_m3_memory_from_outside.py"),
     Defence("M3", f"{MEMORY}/store.py", "if _marks(now) != contents:", "if False:", "test_m3_memory_from_outside.py"),

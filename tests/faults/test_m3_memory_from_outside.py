@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from fakes.knowledge import Conversation
 from fakes.memory_editors import unapproved
 
 from ouro.errors import UsageError
+from ouro.memory.long_term.git.files import MemoryFiles
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore, repo_store
@@ -201,3 +203,22 @@ async def test_m3_a_file_that_changes_back_is_not_accepted_for_what_was_shown(ho
     with pytest.raises(UsageError):
         await session.manager.accept(shown.id)
     assert session.scopes["user"].texts == {}
+
+
+def test_m3_a_folder_that_two_threads_read_is_listed_again_afterwards(tmp_path):
+    files, entered, main_left = MemoryFiles(tmp_path), Event(), Event()
+
+    def read():
+        with files.held():
+            entered.set()
+            main_left.wait(5)
+
+    other = Thread(target=read)
+    with files.held():
+        other.start()
+        entered.wait(0.05)  # without the lock it enters here, and leaves last
+    main_left.set()
+    other.join()
+    (tmp_path / "facts.md").write_text("- Uses uv.\n")
+
+    assert list(files.look().fingerprints) == ["facts.md"]

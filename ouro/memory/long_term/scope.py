@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from itertools import islice
 
 import msgspec
@@ -143,11 +143,9 @@ class ScopeMemory:
 
     def proposals(self) -> tuple[Proposal, ...]:
         """Pending changes; reads the files that are not trusted."""
-        edits, sources = self._foreign_edits(), tuple(self._foreign_sources)
-        if not self._now.foreign:
-            return self._proposals.list()
-        found = Proposal(self.proposal_ids()[-1], self.scope, "outside", edits, FOREIGN_REASON, sources)
-        return (*self._proposals.list(), found)
+        found_id, edits = self._read_foreign()
+        found = Proposal(found_id, self.scope, "outside", edits, FOREIGN_REASON, tuple(self._foreign_sources))
+        return (*self._proposals.list(), *([found] if edits else []))
 
     def proposal_ids(self) -> tuple[str, ...]:
         """The ids of `proposals`; reads no file."""
@@ -156,10 +154,9 @@ class ScopeMemory:
 
     def foreign_events(self) -> list[CoreChanged]:
         """The events that show changes in the files that are not trusted; of many files the first are read."""
-        edits, files = self._foreign_edits(MAX_SHOWN), len(self._now.foreign)
-        if not files:
-            return []
-        return [change_of(self.scope, edits, "outside", proposal=self.proposal_ids()[-1], files=files)]
+        found_id, edits = self._read_foreign(MAX_SHOWN)
+        files = len(self._now.foreign)
+        return [change_of(self.scope, edits, "outside", proposal=found_id, files=files)] if edits else []
 
     # -- what happens in a session
 
@@ -437,23 +434,25 @@ class ScopeMemory:
         if names:
             self.store.commit_changes(subject, trailers, names)
 
-    def _foreign_edits(self, most: int | None = None) -> tuple[FileEdit, ...]:
-        """The foreign changes, or the first of them, as the user sees them.
+    def _read_foreign(self, most: int | None = None) -> tuple[str, tuple[FileEdit, ...]]:
+        """The id of the foreign changes, and the changes (at most `most`) as the user sees them.
 
         The texts are those of the snapshot, so that an id stands for one text: where a file has changed since, all is
-        read anew. Nothing is returned where files change all the time.
+        read again. Returns no change where files change all the time. Locked: a session asks in one thread while it
+        works in another.
         """
-        for _ in range(_MAX_READS if self._now.foreign else 0):
-            edits = self.store.edits_to(dict(islice(self._now.foreign.items(), most)), self._now.accepted)
-            if edits is not None:
-                return edits
-            self.reload((), "outside", "")
-        return ()
+        with self.alone() if self._now.foreign else nullcontext():
+            for _ in range(_MAX_READS if self._now.foreign else 0):
+                edits = self.store.edits_to(dict(islice(self._now.foreign.items(), most)), self._now.accepted)
+                if edits is not None:
+                    return self.proposal_ids()[-1] if edits else "", edits
+                self.reload((), "outside", "")
+        return "", ()
 
     def _demand_unchanged(self, proposal: Proposal) -> None:
         """Raises UsageError where the foreign changes are not those that the user was shown."""
         self._read()
-        if proposal.edits != self._foreign_edits():
+        if not proposal.edits or proposal.edits != self._read_foreign()[1]:
             raise UsageError("The files have changed since this change was shown.", commands=["memory list"])
 
     def _events(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import RLock
 
 import msgspec
 
@@ -75,6 +76,8 @@ class MemoryFiles:
         self._listing = FolderListing()
         self._seen: _SeenFiles | None = None
         self._is_held = False
+        self._lock = RLock()
+        """A thread that looks while another one holds a listing would miss what changes meanwhile."""
 
     def check(self) -> None:
         """Raises MemoryUnusable or FileNotFoundError where the folder cannot be used."""
@@ -84,12 +87,13 @@ class MemoryFiles:
     @contextmanager
     def held(self) -> Iterator[None]:
         """While inside, the folder is listed once, so that several questions are answered about one moment."""
-        self._listing = self.look()
-        was_held, self._is_held = self._is_held, True
-        try:
-            yield
-        finally:
-            self._is_held = was_held
+        with self._lock:
+            self._listing = self.look()
+            was_held, self._is_held = self._is_held, True
+            try:
+                yield
+            finally:
+                self._is_held = was_held
 
     def places(self, names: Iterable[str]) -> dict[str, str]:
         """Fingerprints of the two folders and of some files: cheap, and new where a file is added, removed or replaced.
@@ -104,8 +108,12 @@ class MemoryFiles:
 
     def look(self) -> FolderListing:
         """Each file, without opening it. The same object where nothing has changed."""
-        if self._is_held:
+        with self._lock:
+            if not self._is_held:
+                self._list()
             return self._listing
+
+    def _list(self) -> None:
         found: dict[str, str] = {}
         refused: dict[str, str] = {}
         try:
@@ -120,7 +128,6 @@ class MemoryFiles:
             unnamed = {name: "not a name of a memory file" for name in odd if not is_memory_name(name)}
             by_name = {name: found[name] for name in sorted(found)}
             self._listing = FolderListing(by_name, {**_twins(by_name, odd), **refused, **unnamed})
-        return self._listing
 
     def read(self, name: str) -> str:
         """The text of a file; raises as `read_bytes`, and FileRefused where it is not text."""
@@ -172,18 +179,19 @@ class MemoryFiles:
         """Name -> blob id of each file, or of some; UNREADABLE where it may not be read or is not text."""
         if names is not None:
             return self._read_blobs(names)
-        prints, refused = self.look().fingerprints, self._listing.refused
-        seen = self._load_seen() if self._seen is None else self._seen
-        if seen.prints is prints:
-            return seen.blobs
-        new = [name for name, _ in prints.items() - seen.prints.items()]
-        blobs = {name: blob for name, blob in seen.blobs.items() if name in prints}
-        blobs |= dict.fromkeys(new, UNREADABLE)
-        blobs |= self._read_blobs(name for name in new if name not in refused)
-        self._seen = _SeenFiles(prints, blobs)
-        if len(new) >= _MANY:
-            self._save_seen(self._seen)
-        return blobs
+        with self._lock:
+            prints, refused = self.look().fingerprints, self._listing.refused
+            seen = self._load_seen() if self._seen is None else self._seen
+            if seen.prints is prints:
+                return seen.blobs
+            new = [name for name, _ in prints.items() - seen.prints.items()]
+            blobs = {name: blob for name, blob in seen.blobs.items() if name in prints}
+            blobs |= dict.fromkeys(new, UNREADABLE)
+            blobs |= self._read_blobs(name for name in new if name not in refused)
+            self._seen = _SeenFiles(prints, blobs)
+            if len(new) >= _MANY:
+                self._save_seen(self._seen)
+            return blobs
 
     def _read_blobs(self, names: Iterable[str]) -> dict[str, str]:
         found: dict[str, str] = {}
