@@ -16,7 +16,7 @@ MAX_FIELDS = 12
 MAX_PARAMETERS = 7
 MIN_MODULE_LINES = 60
 """Below this, a module needs a second importer or one in another folder."""
-MAX_LINES = 72_217
+MAX_LINES = 72_224
 MAX_MODULES = 352
 """What there is now, with extensions. Lower both when code is deleted."""
 
