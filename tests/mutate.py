@@ -457,6 +457,9 @@ class Copy:
                 (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (self.folder / name).write_bytes((PROJECT / name).read_bytes())
         venv.create(self.folder / ".venv", symlinks=True)
+        ripgrep = Path(sys.executable).with_name("rg")
+        if ripgrep.exists():  # ouro looks for it beside Python first
+            (self.folder / ".venv" / "bin" / "rg").symlink_to(ripgrep)
         (packages,) = (self.folder / ".venv").glob("lib/python*/site-packages")
         own = [path for path in sys.path if path.endswith("site-packages")]
         (packages / "tree.pth").write_text("\n".join([str(self.folder), *own]) + "\n")
