@@ -114,9 +114,8 @@ async def measure(
             found = recall_in(project).find(text, long_term.Situation(project, branch))
             return [item.id for item in found.items if item.state == "loaded"]
 
-        questions = memory_index.ask_own_notes(search, recall)
-    measured = memory_index.measure_answers(questions.answers, questions.wanted)
-    missing = questions.without_a_turn
+        answers, texts, missing = memory_index.ask_own_notes(search, recall)
+    measured = memory_index.measure_answers(answers)
     value = {**asdict(measured), "without_a_turn": missing}
     exit_code = int(measured.recall["10"] < at_least)
     if not measured.questions:
@@ -129,7 +128,7 @@ async def measure(
         ("p95", f"{measured.p95_ms:.1f} ms"),
     ]
     head = f"{plural(measured.questions, 'note')}, each searched for by the words of the turn that taught it:"
-    missed = table(("missed", note, one_line(questions.texts[note], 120)) for note in measured.missed)
+    missed = table(("missed", note, one_line(texts[note], 120)) for note in measured.missed)
     rest = [line(f"Not searched for, as no turn on disk taught them: {plural(missing, 'note')}.")] if missing else []
     return Answer(value, [line(head), *table(rows), *missed, *rest], exit_code)
 

@@ -36,7 +36,7 @@ WIDE_STRUCTS = {
     "settings.py": "a section of config.yaml has as many fields as settings",
     "memory/record_fields.py": "the shape of a record in a session file",
     "memory/backend.py": "a record in a session file; a session in the list, one row of sessions/.index.yaml",
-    "memory/index/session_indexer.py": "a row of the table of sessions",
+    "memory/index/indexers.py": "a row of the table of sessions",
     "memory/index/search.py": "a row of the tables of notes, messages and outputs",
     "memory/long_term/notes/note.py": "the front matter of a note",
 }

@@ -13,7 +13,7 @@ from ouro.errors import SearchUnavailable
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, search_sessions
 from ouro.memory.index import index as index_module
 from ouro.memory.index import schema as index_schema
-from ouro.memory.index.note_indexer import feed_file
+from ouro.memory.index.indexers import feed_file
 from ouro.messages import user
 
 WITHOUT_RIGHTS = pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.memory.index.embeddings import Embedder, vectors_for
 from ouro.memory.index.index import Index
+from ouro.memory.index.indexers import IndexedSession, add_words, save_session
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.search import Search, SearchFilter
-from ouro.memory.index.session_indexer import IndexedSession, add_words, save_session
 from ouro.memory.long_term.notes.note import parse_note
 
 
@@ -74,7 +75,9 @@ def answers(
             vectors.fill_all()
         speakers = tuple(dict.fromkeys(document.speaker for document in documents))
         search = Search(index, vectors, speakers)
-        today = _last_day(documents)
+        today = None
+        with suppress(ValueError):
+            today = date.fromisoformat(max((document.date[:10] for document in documents), default=""))
         for query in queries:
             started = time.perf_counter()
             hits = search.find(query.query, k, SearchFilter(kinds=("message",)), today=today)
@@ -105,14 +108,6 @@ def _add(index: Index, documents: Sequence[Document]) -> dict[int, str]:
     return names
 
 
-def _last_day(documents: Sequence[Document]) -> date | None:
-    last = max((document.date[:10] for document in documents), default="")
-    try:
-        return date.fromisoformat(last)
-    except ValueError:
-        return None
-
-
 class SearchQuality(msgspec.Struct, frozen=True):
     """The quality of the search over all queries."""
 
@@ -126,29 +121,18 @@ class SearchQuality(msgspec.Struct, frozen=True):
     """The queries without an answer among the first 10."""
 
 
-def measure_answers(found: Sequence[SearchAnswer], wanted: Mapping[str, Sequence[str]]) -> SearchQuality:
-    """Compare the answers of each query with the correct ids."""
-    recall = {}
-    for k in (5, 10, 25):
-        recall[str(k)] = _mean([_share(item.ids[:k], wanted[item.qid]) for item in found])
+def measure_answers(found: Sequence[SearchAnswer]) -> SearchQuality:
+    """The quality of these answers; the only correct hit of each has the id of its query."""
+    ranks = [item.ids.index(item.qid) if item.qid in item.ids else math.inf for item in found]
     times = sorted(item.ms for item in found) or [0.0]
     return SearchQuality(
         len(found),
-        recall,
-        _mean([_ndcg(item.ids[:10], wanted[item.qid]) for item in found]),
+        {str(k): _mean([float(rank < k) for rank in ranks]) for k in (5, 10, 25)},
+        _mean([1 / math.log2(rank + 2) if rank < 10 else 0.0 for rank in ranks]),
         times[len(times) // 2],
         times[min(len(times) - 1, int(0.95 * len(times)))],
-        tuple(item.qid for item in found if not set(item.ids[:10]) & set(wanted[item.qid])),
+        tuple(item.qid for item, rank in zip(found, ranks, strict=True) if rank >= 10),
     )
-
-
-def _share(ids: Sequence[str], wanted: Sequence[str]) -> float:
-    return len(set(ids) & set(wanted)) / len(set(wanted))
-
-
-def _ndcg(ids: Sequence[str], wanted: Sequence[str]) -> float:
-    gain = sum(1 / math.log2(rank + 2) for rank, found_id in enumerate(ids) if found_id in wanted)
-    return gain / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(set(wanted)))))
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -159,21 +143,15 @@ MAX_HITS = 25
 _LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FROM notes)"
 
 
-class OwnQuestions(msgspec.Struct, frozen=True):
-    """Queries, their answers, and the correct answers."""
-
-    answers: list[SearchAnswer]
-    wanted: dict[str, list[str]]
-    texts: dict[str, str]
-    """By id of the note that was searched."""
-    without_a_turn: int
-    """Notes that were skipped, since no session shows their source, or the user wrote them between two turns."""
-
-
-def ask_own_notes(search: Search, recall: Callable[[str, str, str], Sequence[str]]) -> OwnQuestions:
+def ask_own_notes(
+    search: Search, recall: Callable[[str, str, str], Sequence[str]]
+) -> tuple[list[SearchAnswer], dict[str, str], int]:
     """Recall every note in force by the words of the turn that taught it. Blocks for some milliseconds a note.
 
     `recall` returns the ids of the notes for a text, a repository (its root, or empty) and a branch.
+
+    Returns the answers, by query id the text of the note, and the number of skipped notes: no session shows their
+    source, or the user wrote them between two turns.
     """
     with search.index.reading() as database:
         notes = database.execute(
@@ -188,7 +166,7 @@ def ask_own_notes(search: Search, recall: Callable[[str, str, str], Sequence[str
             ids = tuple(recall(question, project, branch))
             found.append(SearchAnswer(note, ids, round((time.perf_counter() - started) * 1000, 2)))
             texts[note] = text
-    return OwnQuestions(found, {note: [note] for note in texts}, texts, len(notes) - len(texts))
+    return found, texts, len(notes) - len(texts)
 
 
 def _words_of_turn(search: Search, session: str, turn: int) -> str:

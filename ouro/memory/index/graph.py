@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ouro.memory.index.index import Index
-from ouro.memory.index.note_indexer import MemoryFolder
+from ouro.memory.index.indexers import MemoryFolder
 from ouro.memory.long_term.notes.note import Anchor, Note
 
 _MAX_CHAIN = 200

@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import SearchUnavailable, SessionError
-from ouro.memory.index.note_indexer import MemoryFolder, changed_files, feed_file, remove_file
+from ouro.memory.index.indexers import (
+    MemoryFolder,
+    changed_files,
+    changed_sessions,
+    feed_file,
+    feed_session,
+    remove_file,
+    remove_session,
+)
 from ouro.memory.index.schema import make_tables, open_index, set_aside, writing_alone
-from ouro.memory.index.session_indexer import changed_sessions, feed_session, remove_session
 from ouro.memory.sessions.session_folders import session_files
 from ouro.utils.log import log
 

@@ -8,7 +8,7 @@ from fakes.waiting import wait
 
 from ouro.errors import SearchUnavailable
 from ouro.memory.backend import SummaryRecord, TitleRecord
-from ouro.memory.index import Index, MemoryFolder, Sources, search_sessions, session_indexer
+from ouro.memory.index import Index, MemoryFolder, Sources, indexers, search_sessions
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
 from ouro.utils.files import lock_file
@@ -104,8 +104,8 @@ def test_an_edited_session_is_read_again(index, root, memory):
 def test_a_long_session_is_read_and_removed_in_portions_and_goes_on_where_it_was_stopped(
     index, root, memory, monkeypatch
 ):
-    monkeypatch.setattr(session_indexer, "_PORTION", 400)
-    monkeypatch.setattr(session_indexer, "_REMOVED", 2)
+    monkeypatch.setattr(indexers, "_PORTION", 400)
+    monkeypatch.setattr(indexers, "_REMOVED", 2)
 
     class Stopped(Exception):
         pass

@@ -1,0 +1,298 @@
+"""Index session files, core files and notes: what was appended to a session, and every other file that has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ouro.errors import SessionError
+from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, TitleRecord
+from ouro.memory.index.query import content_hash, split_passages
+from ouro.memory.index.schema import SHIFT
+from ouro.memory.long_term.git.values import CORE, Scope
+from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
+from ouro.memory.long_term.notes.note import Note, is_core_line, is_note_name, parse_note
+from ouro.memory.record_fields import BadRecordError
+from ouro.memory.serialization import header_from
+from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, kind_of, open_private, read_range, read_records
+from ouro.memory.sessions.session_reader import parse_record
+from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.messages import Message, ToolCall, ToolReply
+from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.store import GitMemoryStore
+
+_PORTION, _REMOVED = 1 << 20, 2_000
+"""Bytes that are indexed, and rows that are removed, in one transaction: about a second. In one transaction for all of
+a session of 100 MB, the end of a session waited two minutes."""
+_HASHED_WHOLE = 8 << 20
+_HASHED_END = 64 << 10
+_MAX_PLACES = (1 << SHIFT) - 2
+_OUTPUT_HEAD = 600
+"""Characters of a tool's output that can be searched for."""
+
+
+class IndexedSession(msgspec.Struct):
+    """A row of `sessions`."""
+
+    seq: int
+    id: str
+    folder: str
+    project: str
+    title: str = ""
+    summary: str = ""
+    model: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+    messages: int = 0
+    passages: int = 0
+    outputs: int = 0
+    size: int = 0
+    mtime: int = 0
+    read: int = 0
+    """Up to here the file is in the index."""
+    hash: bytes = b""
+    """Of the bytes up to there: tells an appended file from one that was edited."""
+
+
+_COLUMNS = IndexedSession.__struct_fields__
+
+
+def changed_sessions(database: sqlite3.Connection, found: Mapping[str, os.stat_result]) -> tuple[list[str], list[str]]:
+    """The folders of `session_files` to index, oldest first, and the deleted ones."""
+    rows = database.execute("SELECT folder, size, mtime FROM sessions")
+    known = {folder: (size, mtime) for folder, size, mtime in rows}
+    changed = sorted(folder for folder, file in found.items() if known.get(folder) != (file.st_size, file.st_mtime_ns))
+    return changed, [folder for folder in known if folder not in found]
+
+
+def remove_session(database: sqlite3.Connection, folder: str) -> bool:
+    """Remove the next portion of a session; returns whether more is left."""
+    row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
+    if row is None:
+        return False
+    database.execute("UPDATE sessions SET hash = x'' WHERE seq = ?", row)  # if it comes back, it is read anew
+    first, last = row[0] << SHIFT, ((row[0] + 1) << SHIFT) - 1
+    for table in ("messages", "outputs"):
+        within = f"FROM {table} WHERE id BETWEEN ? AND ?"
+        rest = database.execute(f"SELECT id {within} ORDER BY id LIMIT 1 OFFSET ?", (first, last, _REMOVED)).fetchone()
+        database.execute(f"DELETE {within}", (first, rest[0] - 1 if rest else last))
+        if rest:
+            return True
+    database.execute("DELETE FROM sessions WHERE seq = ?", row)
+    return False
+
+
+def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> bool:
+    """Index the next portion of a session; returns whether more is left. An unreadable file is skipped, and logged."""
+    try:
+        with open_private(root / folder, FILE_NAME, os.O_RDONLY) as descriptor:
+            return _feed(database, folder, descriptor)
+    except (OSError, SessionError, BadYamlError, BadRecordError) as error:
+        log.warning("the session in %s is not searched: %s", root / folder, error)
+        return False
+
+
+def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
+    found = os.fstat(descriptor)
+    row = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE folder = ?", (folder,)).fetchone()
+    session = IndexedSession(*row) if row else None
+    if session is not None and not (found.st_size >= session.read and _hash(descriptor, session.read) == session.hash):
+        if remove_session(database, folder):
+            return True
+        session = None
+    begin, is_left = session.read if session else 0, False
+    for block in read_records(descriptor, begin, found.st_size, window=_PORTION):
+        if is_left := block.offset >= begin + _PORTION:
+            break
+        if session is None:
+            header = header_from(load(block.data) if block.is_whole else None)
+            at = header.created_at
+            session = IndexedSession(0, header.id, folder, header.project, "", "", header.model, at, at)
+            save_session(database, session)
+        else:
+            _add_record(database, session, block)
+        session.read = block.offset + block.size
+    if session is not None:
+        session.size, session.mtime = found.st_size, 0 if is_left else found.st_mtime_ns  # 0: it counts as changed
+        session.hash = _hash(descriptor, session.read)
+        save_session(database, session)
+    return is_left
+
+
+def save_session(database: sqlite3.Connection, session: IndexedSession) -> None:
+    """Write the row of a session; a new one gets its `seq`."""
+    values = (session.seq or None, *msgspec.structs.astuple(session)[1:])
+    question = f"INSERT OR REPLACE INTO sessions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(values))})"
+    (session.seq,) = database.execute(f"{question} RETURNING seq", values).fetchone()
+
+
+def _hash(descriptor: int, end: int) -> bytes:
+    """A hash of the bytes before `end`; of a long file only the last part."""
+    start = 0 if end <= _HASHED_WHOLE else end - _HASHED_END
+    return hashlib.blake2b(read_range(descriptor, start, end), digest_size=16).digest()
+
+
+_INDEXED = ("message", "title", "summary", "model")
+
+
+def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
+    record = parse_record(block) if kind_of(block) in _INDEXED else None  # opening the session reports a damaged one
+    match record:
+        case MessageRecord(number, at, message):
+            session.messages += 1
+            session.updated_at = max(session.updated_at, at)
+            if message.role in ("user", "assistant"):
+                add_words(database, session, number, message.role, at, message.text)
+            _add_outputs(database, session, number, at, message)
+        case TitleRecord(title):
+            session.title = title
+        case ModelRecord(model):
+            session.model = model
+        case SummaryRecord(summary):
+            session.summary = summary
+
+
+def add_words(
+    database: sqlite3.Connection, session: IndexedSession, number: int, role: str, at: str, text: str
+) -> None:
+    start = (session.seq << SHIFT) + session.passages + 1
+    found = split_passages(text)[: _MAX_PLACES - session.passages]
+    session.passages += len(found)
+    rows = [(place, session.seq, number, role, at, part, content_hash(part)) for place, part in enumerate(found, start)]
+    database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
+
+
+def _add_outputs(database: sqlite3.Connection, session: IndexedSession, number: int, at: str, message: Message) -> None:
+    """Add the outputs, and the short arguments of calls (paths, commands, patterns), not file contents."""
+    texts = [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
+    for call in message.parts_of(ToolCall):
+        words = [value for value in call.arguments.values() if isinstance(value, str) and len(value) <= _OUTPUT_HEAD]
+        texts.append((call.name, " ".join(words)[:_OUTPUT_HEAD]))
+    for name, text in texts:
+        if text.strip() and session.outputs < _MAX_PLACES:
+            session.outputs += 1
+            place = session.seq << SHIFT | session.outputs
+            row = (place, session.seq, number, name, at, text)
+            database.execute("INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+CORE_FILES = tuple(f"{category}.md" for category in CORE)
+MAX_FILE = 1 << 20
+"""Bytes. Longer core files and notes are not indexed."""
+
+
+class MemoryFolder(msgspec.Struct, frozen=True):
+    """One scope of long-term memory, as a folder of files."""
+
+    scope: Scope
+    project: str
+    """The root of its repository; empty for the user's memory."""
+    path: Path
+    core: tuple[str, ...] = CORE_FILES
+    """The names of its core files."""
+
+    @classmethod
+    def of(cls, store: GitMemoryStore) -> MemoryFolder:
+        core = tuple(f"{name}.md" for name in store.core)
+        return cls(store.scope, project_of(store.folder) if store.scope == "repo" else "", store.folder, core)
+
+
+def project_of(folder: Path) -> str:
+    """The root of the repository that has this memory folder, one for all its worktrees."""
+    return str(folder.parent.parent)
+
+
+def changed_files(database: sqlite3.Connection, folder: MemoryFolder) -> tuple[list[str], list[str]]:
+    """The files of a memory folder to index, and the deleted ones, by full path."""
+    known = set(database.execute("SELECT path, size, mtime FROM files WHERE folder = ?", (str(folder.path),)))
+    found = set(_files(folder))
+    changed = {path for path, _size, _mtime in found - known}
+    return sorted(changed), sorted({path for path, _size, _mtime in known - found} - changed)
+
+
+def _files(folder: MemoryFolder) -> Iterator[tuple[str, int, int]]:
+    """Path, size and time of each core file and note."""
+    for place in (folder.path, folder.path / "archive"):
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if is_note_name(entry.name) or (place == folder.path and entry.name in folder.core):
+                    with suppress(OSError):  # another process has just removed it
+                        status = entry.stat(follow_symlinks=False)
+                        yield entry.path, status.st_size, status.st_mtime_ns
+
+
+def remove_file(database: sqlite3.Connection, path: str) -> None:
+    database.execute("DELETE FROM entities WHERE note IN (SELECT id FROM notes WHERE path = ?)", (path,))
+    for table in ("notes", "edges", "anchors", "relations", "files"):
+        database.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
+
+
+def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> None:
+    """Index one core file or note again. An unreadable file is skipped with a line in the log."""
+    place = Path(path)
+    try:
+        with open_private(place.parent, place.name, os.O_RDONLY) as descriptor:
+            found = os.fstat(descriptor)
+            data = read_range(descriptor, 0, min(found.st_size, MAX_FILE + 1))
+    except (OSError, SessionError) as error:
+        log.warning("%s is not searched: %s", path, error)
+        return
+    seen = hashlib.blake2b(data, digest_size=16).digest()
+    row = database.execute("SELECT hash FROM files WHERE path = ?", (path,)).fetchone()
+    if row == (seen,):
+        signs = (found.st_size, found.st_mtime_ns, path)
+        database.execute("UPDATE files SET size = ?, mtime = ? WHERE path = ?", signs)
+        return
+    remove_file(database, path)
+    values = (path, str(folder.path), folder.scope, folder.project, found.st_size, found.st_mtime_ns, seen)
+    database.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    if len(data) > MAX_FILE:
+        log.warning("%s is not searched: it has over %d bytes", path, MAX_FILE)
+        return
+    text = data.decode("utf-8", "replace").replace("\x00", "")
+    changed_at = datetime.fromtimestamp(found.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if place.name not in folder.core:
+        _insert(database, folder, path, parse_note(place.name, text).note)
+        return
+    category = place.name.removesuffix(".md")
+    for number, line in enumerate(text.splitlines(), 1):
+        if is_core_line(line):
+            note = Note(id=f"{place.name}:{number}", category=category, text=line.strip(), updated_at=changed_at)
+            _insert(database, folder, path, note, number)
+
+
+def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, note: Note, line: int = 0) -> None:
+    """Add a note, or a line of a core file."""
+    root = folder.project
+    values = (
+        path, "core" if line else "note", note.id, line, folder.scope, folder.project, note.category, note.text,
+        note.updated_at or note.created_at, note.confidence, note.source, note.branch or "", note.session_id,
+        note.turn, note.supersedes or "", Path(path).parent.name == "archive", content_hash(note.text),
+    )  # fmt: skip
+    marks = ", ".join("?" * len(values))
+    (key,) = database.execute(f"INSERT INTO notes VALUES (NULL, {marks}, NULL) RETURNING id", values).fetchone()
+    if not line:
+        # Notes written by hand list no entities. Tools in the text are left out: every second note mentions one.
+        named = (entity for entity in entities_in(note.text) if not entity.startswith("tool:"))
+        entities = dict.fromkeys((*normalize_entities(note.entities, root), *named))
+        database.executemany("INSERT INTO entities VALUES (?, ?)", [(entity, key) for entity in entities])
+    edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
+    database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
+    anchors = [(note.id, anchor.path, anchor.blob, path) for anchor in note.anchors]
+    database.executemany("INSERT INTO anchors VALUES (?, ?, ?, ?)", anchors)
+    relations = [
+        (source, relation.rel, target, path)
+        for relation in note.relations
+        if (source := normalize_entity(relation.source, root)) and (target := normalize_entity(relation.target, root))
+    ]
+    database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)
