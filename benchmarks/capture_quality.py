@@ -20,7 +20,7 @@ from ouro.llm import Catalog, read_models_file
 from ouro.memory.backend import MessageRecord
 from ouro.memory.long_term.capture.operations import OperationLimits
 from ouro.memory.long_term.capture.session_parts import SessionPart, split_uncaptured
-from ouro.memory.long_term.capture.small_model import SmallClassifier
+from ouro.memory.long_term.capture.small_model import find_operations
 from ouro.memory.long_term.notes.note import categories_with
 from ouro.memory.long_term.supersession import find_replaced, fold_words
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
@@ -78,7 +78,7 @@ async def captured(case: Case, ask) -> list[str]:
     limits = OperationLimits((), categories_with({}), ("user", "repo"))
     part = next(iter(parts_of(case)))
     own = [said for said in part.spoken if said.is_own]
-    return [operation.text for operation in await SmallClassifier(ask, lambda: True).operations(own, limits)]
+    return [operation.text for operation in await find_operations(ask, own, limits)]
 
 
 def parts_of(case: Case) -> Iterator[SessionPart]:

@@ -65,13 +65,14 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def _manager(self, scopes: long_term.MemoryScopes) -> long_term.LongTermMemoryManager:
         memory, settings = self.memory, self.settings.memory
         threshold = settings.consolidation_threshold
-        ask = self._ask("compact", "consolidation")
         return long_term.LongTermMemoryManager(
             scopes,
             long_term.MemoryPrompt(scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
             self.cwd,
             self.channel,
-            long_term.LongTermMemoryConsolidator(ask, self.finds_secret, self._small_merger(ask)),
+            long_term.LongTermMemoryConsolidator(
+                self._ask("compact", "consolidation"), self.finds_secret, self._is_compactor_small
+            ),
             self.marks,
             settings.write,
         )
@@ -126,7 +127,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             long_term.categories_with(settings.categories),
             manager.alone,
             asks=settings.write == "ask",
-            small=long_term.SmallClassifier(ask, lambda: self.models.role("classify")[0].spec.is_small),
+            is_small=lambda: self.models.role("classify")[0].spec.is_small,
             more_instructions=more_instructions,
         )
         return notes, capture
@@ -176,13 +177,13 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             self._mark,
             notes.similar,
             manager.alone,
-            self._small_merger(asks("compact", "consolidation")),
+            self._is_compactor_small,
         )
         repository = repositories.get("repo") or repositories["user"]
         return consolidator, long_term.Crystallizer(capture, self.store, self.session_catalog, repository, self.memory)
 
-    def _small_merger(self, ask: AskModel) -> long_term.SmallMerger:
-        return long_term.SmallMerger(ask, lambda: self.models.role("compact")[0].spec.is_small)
+    def _is_compactor_small(self) -> bool:
+        return self.models.role("compact")[0].spec.is_small
 
     def _ask(self, role: Role, purpose: str) -> AskModel:
         return ask_in_background(self.models, self.memory, role, purpose)

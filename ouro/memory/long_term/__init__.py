@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture.observer import CaptureObserver
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.capture.session_parts import CaptureBacklog
-    from ouro.memory.long_term.capture.small_model import SmallClassifier
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
     from ouro.memory.long_term.doctor import diagnose, memory_stats
     from ouro.memory.long_term.editor import MemoryEditor
@@ -71,7 +70,6 @@ if TYPE_CHECKING:
         with_badges,
     )
     from ouro.memory.long_term.session_memory import SessionMemory
-    from ouro.memory.long_term.small_merger import SmallMerger
     from ouro.memory.long_term.store import GitMemoryStore, memory_stores
     from ouro.memory.long_term.sync import SyncReport, remote_of, sync_in_session, sync_summary, synchronise
     from ouro.memory.long_term.team import promote

@@ -1,21 +1,29 @@
-"""LongTermMemoryConsolidator: a model merges and compresses core files that have grown."""
+"""LongTermMemoryConsolidator: a model merges and compresses core files that have grown.
+
+A small model is only asked whether one text says everything that another one says. Asked to write a merged text, a
+model of 1.5 billion parameters loses a port, translates, or comments on the texts. So no text of it is used: of two
+that say the same, one is removed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import zip_longest
 
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.memory.index import word_starts
+from ouro.memory.index import parse_query, stem, word_starts
+from ouro.memory.long_term.entries import plain
+from ouro.memory.long_term.notes.entities import has_names_of
+from ouro.memory.long_term.notes.note import Note, is_core_line
 from ouro.memory.long_term.prompt_block import mark_of, quoted
+from ouro.memory.long_term.supersession import NEGATIVE, find_on_subject, subject_words
+from ouro.memory.side_calls import AskModel
 from ouro.memory.tokens import estimate
-from ouro.messages import Message, assistant, system, user
-
-if TYPE_CHECKING:
-    from ouro.memory.long_term.small_merger import SmallMerger
+from ouro.messages import assistant, system, user
+from ouro.utils.json_types import decode_answer, schema_of
 
 WANTED_SAVING = 0.4
 """The share of tokens that the model is asked to save."""
@@ -37,6 +45,18 @@ Answer with nothing but one `## ` heading for each file, in this order, and belo
 _AGAIN = "That is {saved} % shorter. Make it at least {share} % shorter than the files above, by the same rules."
 _HEADING = re.compile(r"^## +`?([\w-]+?)(?:\.md)?`? *$", re.MULTILINE | re.IGNORECASE)
 
+_MAX_NEAR = 2
+"""Earlier lines on the subject of a line that are compared with it."""
+_LIGHT = frozenset(("call", "go", "have", "hold", "keep", "make", "name", "out", "put", "take", "write"))
+"""Words of a statement that another one may say in other words."""
+_ASK_SAME = """\
+You get two lines of notes. Answer {"same": true} only if the second line says everything that the first line says, so
+that the first line can be deleted without losing anything. Otherwise answer {"same": false}.
+Examples:
+First: Use the staging database. Second: The staging database is to be used. -> true
+First: Use the staging database. Second: Use the test database. -> false
+First: Logs go to /var/log/shop. Second: Logs are kept for 30 days. -> false"""
+
 
 class Consolidated(msgspec.Struct, frozen=True):
     said: str
@@ -53,18 +73,15 @@ class LongTermMemoryConsolidator:
     Args:
         ask: asks the model whose role it is; records what that cost.
         finds_secret: returns which kind of secret is in a text; empty where there is none.
-        small: removes repeated lines where the model is a small one.
+        is_small: returns whether the model is a small one: then repeated lines are removed.
     """
 
     def __init__(
-        self,
-        ask: Callable[[list[Message]], Awaitable[str]],
-        finds_secret: Callable[[str], str],
-        small: SmallMerger | None = None,
+        self, ask: AskModel, finds_secret: Callable[[str], str], is_small: Callable[[], bool] = lambda: False
     ) -> None:
         self._ask = ask
         self._finds_secret = finds_secret
-        self._small = small
+        self._is_small = is_small
 
     async def consolidate(self, texts: Mapping[str, str]) -> Consolidated:
         """The core of a scope, merged and compressed; a category whose part cannot be used stays as it was.
@@ -75,13 +92,17 @@ class LongTermMemoryConsolidator:
         texts = {name: text for name, text in texts.items() if text.strip()}
         if not texts:
             return Consolidated("there is nothing to merge")
-        small = self._small if self._small and self._small.applies() else None
+        is_small, best = self._is_small(), dict[str, str]()
         try:
-            best = await (small.shorten(texts) if small else self._shorten(texts))
+            if is_small:
+                found = {name: await without_repeated(self._ask, text) for name, text in texts.items()}
+                best = {name: text for name, text in found.items() if len(text) < len(texts[name])}
+            else:
+                best = await self._shorten(texts)
         except ModelError as error:
             return Consolidated(f"the model did not answer: {error.message}", has_answer=False)
         before, size = _size(texts), _size({**texts, **best})
-        if small:
+        if is_small:
             said = f"{before:,} → {size:,} tokens" if best else "no line says what another one says"
             return Consolidated(said, best)
         if not best:
@@ -94,7 +115,10 @@ class LongTermMemoryConsolidator:
 
     async def _shorten(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The files that the best answer makes shorter. Raises ModelError where none came."""
-        before, messages = _size(texts), _request(texts)
+        mark = mark_of("\0".join(texts.values()))
+        order = _ORDER.format(share=_SHARE, headings="\n".join(f"## {name}" for name in texts))
+        files = [f'<{mark} file="{name}.md">\n{quoted(text)}\n</{mark}>' for name, text in texts.items()]
+        before, messages = _size(texts), [system(order), user("\n\n".join(files))]
         best, size = dict[str, str](), before
         for _ in range(_MAX_ATTEMPTS):
             try:
@@ -128,12 +152,66 @@ def sections(answer: str, names: Collection[str]) -> dict[str, str]:
     return {name: text.strip() for name, text in found if name in names and headings.count(name) == 1}
 
 
-def _request(texts: Mapping[str, str]) -> list[Message]:
-    mark = mark_of("\0".join(texts.values()))
-    order = _ORDER.format(share=_SHARE, headings="\n".join(f"## {name}" for name in texts))
-    files = [f'<{mark} file="{name}.md">\n{quoted(text)}\n</{mark}>' for name, text in texts.items()]
-    return [system(order), user("\n\n".join(files))]
-
-
 def _size(texts: Mapping[str, str]) -> int:
     return sum(map(estimate, texts.values()))
+
+
+class _SameAnswer(msgspec.Struct):
+    same: bool
+
+
+async def says_all(ask: AskModel, text: str, other: str) -> bool:
+    """Whether `text` says everything that `other` says.
+
+    The model is asked only where `text` has its names, numbers and words, not two of them swapped, and is negative
+    as it is: alone it also took `Never commit secrets` for `Never commit generated files`.
+    """
+    has_words = subject_words(other) - _LIGHT <= subject_words(text)
+    if (
+        not (has_names_of(text, other) and has_words)
+        or _is_swapped(text, other)
+        or bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(other))
+    ):
+        return False
+    answer = await ask([system(_ASK_SAME), user(f"First: {other}\nSecond: {text}")], schema_of(_SameAnswer))
+    found = decode_answer(answer, _SameAnswer)
+    return found is not None and found.same
+
+
+async def without_repeated(ask: AskModel, text: str) -> str:
+    """A core file without the lines of which another line says everything; of two equal ones the later stays."""
+    lines = text.splitlines()
+    left: dict[int, str] = {}
+    for place, line in enumerate(lines):
+        if not is_core_line(line):
+            continue
+        before = [Note(id=str(earlier), text=known) for earlier, known in left.items()]
+        for near in find_on_subject(own := plain(line), before)[:_MAX_NEAR]:
+            is_later_longer = len(word_starts(own)) >= len(word_starts(near.text))
+            if await says_all(ask, *((own, near.text) if is_later_longer else (near.text, own))):
+                gone = int(near.id) if is_later_longer else place
+                left.pop(gone, None)
+                lines[gone] = ""
+                break
+        if lines[place]:
+            left[place] = own
+    return "".join(f"{line}\n" for line, before in zip(lines, text.splitlines(), strict=True) if line or not before)
+
+
+async def find_covered(ask: AskModel, notes: Sequence[Note]) -> tuple[Note, list[Note]]:
+    """The note with the most words, and those of all, in their order, of which it says everything."""
+    best = max(notes, key=lambda note: len(word_starts(note.text)))
+    return best, [note for note in notes if note is best or await says_all(ask, best.text, note.text)]
+
+
+def _is_swapped(text: str, other: str) -> bool:
+    """Whether two words have changed places: `Alice reviews the changes of Bob`, and the other way round.
+
+    Neighbours may: `passwords are hashed`, `hash passwords`.
+    """
+    orders = ([stem(forms[0]) for forms in parse_query(words).words] for words in (text, other))
+    differing = [(place, pair) for place, pair in enumerate(zip_longest(*orders)) if pair[0] != pair[1]]
+    if len(differing) != 2:
+        return False
+    (first, one), (second, other_pair) = differing
+    return second - first > 1 and one == other_pair[::-1]

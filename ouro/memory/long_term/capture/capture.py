@@ -29,13 +29,14 @@ from ouro.memory.long_term.capture.operations import (
 )
 from ouro.memory.long_term.capture.session_notes import Contradiction
 from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, newest_lines
-from ouro.memory.long_term.capture.small_model import SmallClassifier, is_carried_out, is_lasting
+from ouro.memory.long_term.capture.small_model import find_operations, is_carried_out, is_lasting
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Scope
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
 from ouro.memory.long_term.notes.notebook import Written, note_event, proposal_event
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.supersession import fold_words
+from ouro.memory.side_calls import AskModel
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
 from ouro.utils.text import clean, cut_middle
@@ -128,8 +129,8 @@ class Capture(msgspec.Struct, eq=False):
     """Asks the classifier for operations, and carries them out."""
 
     notes: SessionNotes
-    ask: Callable[[list[Message]], Awaitable[str]]
-    """Asks the classifier. Raises ModelError."""
+    ask: AskModel
+    """Asks the classifier."""
     mark: str
     """Surrounds quoted text in requests."""
     categories: Mapping[str, Scope]
@@ -138,8 +139,8 @@ class Capture(msgspec.Struct, eq=False):
     """Runs a function that writes memory in a thread, while nothing else writes."""
     asks: bool = False
     """Every note becomes a proposal."""
-    small: SmallClassifier | None = None
-    """Replaces `ask` while the classifier is a small model."""
+    is_small: Callable[[], bool] = lambda: False
+    """Returns whether the classifier is a small model now."""
     more_instructions: str = ""
     """Added to the instructions of the classifier."""
 
@@ -173,7 +174,7 @@ class Capture(msgspec.Struct, eq=False):
         """
         captured = Captured()
         own = [message for message in spoken if message.is_own]
-        if self.small and self.small.applies():
+        if self.is_small():
             await self._read(captured, own, own, moment, ())
         elif sources:
             await self._read(captured, own, own, moment, ())
@@ -199,8 +200,8 @@ class Capture(msgspec.Struct, eq=False):
         lines = await asyncio.to_thread(self.notes.core_lines)
         shown = [*await asyncio.to_thread(self._nearest_notes, spoken, moment), *_nearest_lines(lines, spoken)]
         limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
-        if self.small and self.small.applies():
-            operations = await self.small.operations(own, limits)
+        if self.is_small():
+            operations = await find_operations(self.ask, own, limits)
         else:
             request = capture_request(spoken, shown, self.categories, self.mark, self.more_instructions)
             answer = await self.ask(request)

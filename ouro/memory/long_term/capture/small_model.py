@@ -8,8 +8,8 @@ scope, entities and what a note replaces.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from ouro.memory.index import parse_query
 from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
+from ouro.memory.long_term.consolidator import says_all
 from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.placement import note_category, place
-from ouro.memory.long_term.small_merger import SmallMerger
 from ouro.memory.long_term.supersession import denies, find_on_subject, find_replaced, fold_words, strip_introduction
-from ouro.messages import Message, assistant, system, user
+from ouro.memory.side_calls import AskModel
+from ouro.messages import assistant, system, user
 from ouro.utils.json_types import decode_answer, schema_of
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400
@@ -122,48 +124,40 @@ class _SentenceLabel(msgspec.Struct):
     kind: Literal["task", "problem", "status", "code", "preference", "rule", "fact"]
 
 
-class SmallClassifier(msgspec.Struct, eq=False):
-    """Finds operations in messages of the user."""
+async def find_operations(ask: AskModel, spoken: Sequence[Spoken], limits: OperationLimits) -> tuple[Operation, ...]:
+    """The operations that a small model finds in the messages of the user. Raises ModelError."""
+    own = [message for message in spoken if message.is_own]
+    sentences = [sentence for message in own for sentence in statements_in(message.text, message.done)]
+    found: dict[str, Operation] = {}
+    for sentence in sentences[-MAX_OPERATIONS:]:
+        text = strip_introduction(sentence)
+        replaced = find_replaced(text, limits.shown, sentence)
+        if not (replaced or is_lasting(sentence)):
+            asked = [system(_ASK_KIND), *_EXAMPLES, user(f"The sentence: {text}")]
+            label = decode_answer(await ask(asked, schema_of(_SentenceLabel)), _SentenceLabel)
+            passing = (
+                {"problem", "status"} if re.match(_NO_VERB, text, re.IGNORECASE) else {"problem", "status", "task"}
+            )
+            if label is None or label.kind in passing:
+                continue
+        found.setdefault(fold_words(text), await _operation(ask, text, replaced, limits))
+    return tuple(found.values())
 
-    ask: Callable[[list[Message], Mapping[str, Any]], Awaitable[str]]
-    """Asks the model for an answer in a JSON schema. Raises ModelError."""
-    applies: Callable[[], bool]
-    """Whether the classifier is a small model now."""
 
-    async def operations(self, spoken: Sequence[Spoken], limits: OperationLimits) -> tuple[Operation, ...]:
-        """The operations of these messages, of which only the user's are read. Raises ModelError."""
-        own = [message for message in spoken if message.is_own]
-        sentences = [sentence for message in own for sentence in statements_in(message.text, message.done)]
-        found: dict[str, Operation] = {}
-        for sentence in sentences[-MAX_OPERATIONS:]:
-            if text := await self._note(sentence, limits):
-                found.setdefault(fold_words(text), await self._operation(text, sentence, limits))
-        return tuple(found.values())
-
-    async def _note(self, sentence: str, limits: OperationLimits) -> str:
-        """The text of the note for a sentence; empty if it states nothing that lasts."""
-        rule = strip_introduction(sentence)
-        if is_lasting(sentence) or find_replaced(rule, limits.shown, sentence):
-            return rule
-        asked = [system(_ASK_KIND), *_EXAMPLES, user(f"The sentence: {rule}")]
-        found = decode_answer(await self.ask(asked, schema_of(_SentenceLabel)), _SentenceLabel)
-        passing = {"problem", "status"} if re.match(_NO_VERB, rule, re.IGNORECASE) else {"problem", "status", "task"}
-        return rule if found is not None and found.kind not in passing else ""
-
-    async def _operation(self, text: str, sentence: str, limits: OperationLimits) -> Operation:
-        placed = place(text, limits.scopes)
-        category = placed.category if placed.is_note else note_category(text, placed.category, placed.scope)
-        operation = Operation("add", text, "", placed.scope, category, source="user", entities=entities_in(text))
-        near = find_on_subject(text, limits.shown)[:2]
-        if same := next((note for note in limits.shown if fold_words(note.text) == fold_words(text)), None):
-            return Operation("confirm", target=same.id, scope=same.scope)
-        if replaced := find_replaced(text, limits.shown, sentence):
-            old = replaced[0]
-            return replace(operation, verb="supersede", target=old.id, scope=old.scope, category=old.category)
-        for note in near:
-            if await SmallMerger(self.ask, self.applies).says_all(note.text, text):
-                return Operation("confirm", target=note.id, scope=note.scope)
-        return replace(operation, related=tuple(note.id for note in near))
+async def _operation(ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits) -> Operation:
+    if same := next((note for note in limits.shown if fold_words(note.text) == fold_words(text)), None):
+        return Operation("confirm", target=same.id, scope=same.scope)
+    placed = place(text, limits.scopes)
+    category = placed.category if placed.is_note else note_category(text, placed.category, placed.scope)
+    operation = Operation("add", text, "", placed.scope, category, source="user", entities=entities_in(text))
+    if replaced:
+        old = replaced[0]
+        return replace(operation, verb="supersede", target=old.id, scope=old.scope, category=old.category)
+    near = find_on_subject(text, limits.shown)[:2]
+    for note in near:
+        if await says_all(ask, note.text, text):
+            return Operation("confirm", target=note.id, scope=note.scope)
+    return replace(operation, related=tuple(note.id for note in near))
 
 
 def statements_in(text: str, done: str = "") -> Iterator[str]:

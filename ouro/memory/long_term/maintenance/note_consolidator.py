@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import permutations
 
 import msgspec
@@ -16,14 +17,15 @@ from rapidfuzz import fuzz, process
 from ouro.errors import LongTermMemoryError, ModelError, OuroError
 from ouro.memory.index import word_starts
 from ouro.memory.long_term.capture.operations import MAX_NOTE, Operation, OperationLimits, read_operations
+from ouro.memory.long_term.consolidator import find_covered
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Edge, Note, new_id
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.prompt_block import quoted
-from ouro.memory.long_term.small_merger import SmallMerger
 from ouro.memory.long_term.supersession import fold_words
+from ouro.memory.side_calls import AskModel
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
@@ -78,8 +80,7 @@ class Merge(msgspec.Struct, frozen=True):
 class NoteConsolidator(msgspec.Struct, eq=False):
     """For one session or command."""
 
-    ask: Callable[[list[Message]], Awaitable[str]]
-    """Asks the model. Raises ModelError."""
+    ask: AskModel
     notebook: Notebook
     repositories: Mapping[Scope, GitRepository]
     """Store the state of each scope."""
@@ -90,8 +91,8 @@ class NoteConsolidator(msgspec.Struct, eq=False):
     alike: Alike = lambda _note: ()
     alone: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread
     """Runs in a thread what writes, while nothing else writes."""
-    small: SmallMerger | None = None
-    """Asks in small steps, where the model is a small one."""
+    is_small: Callable[[], bool] = lambda: False
+    """Returns whether the model is a small one now."""
 
     def is_due(self) -> bool:
         """Whether one of the scopes has enough notes since the last run. Blocks."""
@@ -118,30 +119,24 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         await asyncio.to_thread(self._note_run)
 
     async def _merge(self, group: tuple[Note, ...]) -> Merge:
+        operation, merged, answer = None, group, "keep"
         try:
             async with asyncio.timeout(MERGE_TIMEOUT):
-                if self.small and self.small.applies():
-                    return await self._merge_covered(group, self.small)
-                answer = await self.ask(self._request(group))
+                if self.is_small():
+                    best, covered = await find_covered(self.ask, group)
+                    if len(covered) > 1:
+                        merged = tuple(covered)
+                        operation = Operation("supersede", best.text, scope=best.scope, category=best.category)
+                else:
+                    answer = await self.ask(self._request(group))
+                    operation = self._read(answer, group)
         except TimeoutError as error:
             raise ModelError(f"The model took longer than {MERGE_TIMEOUT:.0f} seconds.") from error
-        operation = self._read(answer, group)
         if operation is not None:
-            return await self.alone(lambda: self._write(group, operation))
+            return await self.alone(partial(self._write, merged, operation))
         if not _KEEP.search(answer):
             log.info("notes: not merged, the answer cannot be used: %s", clean(answer)[:200])
             return Merge(group, reason="the answer could not be used")
-        return await self._keep(group)
-
-    async def _merge_covered(self, group: tuple[Note, ...], small: SmallMerger) -> Merge:
-        """Replace the notes of which one note says everything by that note."""
-        best, covered = await small.covered(group)
-        if len(covered) < 2:
-            return await self._keep(group)
-        operation = Operation("supersede", best.text, scope=best.scope, category=best.category)
-        return await self.alone(lambda: self._write(tuple(covered), operation))
-
-    async def _keep(self, group: tuple[Note, ...]) -> Merge:
         await asyncio.to_thread(self._note_kept, group)
         return Merge(group, reason="they are about different things")
 

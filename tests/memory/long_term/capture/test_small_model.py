@@ -8,7 +8,7 @@ from ouro.errors import ModelError
 from ouro.llm import ModelSpec
 from ouro.memory.long_term.capture.operations import OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
-from ouro.memory.long_term.capture.small_model import SmallClassifier, statements_in
+from ouro.memory.long_term.capture.small_model import find_operations, statements_in
 from ouro.memory.long_term.notes.note import Note, categories_with
 
 LOCKS = Note(id="mem_00000001", text="The job queue is Redis.", scope="repo", category="project-conventions")
@@ -33,8 +33,8 @@ class Small:
 
 async def captured(said, model=None, shown=()):
     limits = OperationLimits(shown, categories_with({}), ("user", "repo"))
-    classifier = SmallClassifier(model or Small(), lambda: True)
-    return await classifier.operations([Spoken(1, "user", said), Spoken(2, "assistant", "We use Perl.")], limits)
+    spoken = [Spoken(1, "user", said), Spoken(2, "assistant", "We use Perl.")]
+    return await find_operations(model or Small(), spoken, limits)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from ouro.errors import ModelError
 from ouro.memory.long_term.maintenance.note_consolidator import NoteConsolidator, clusters
 from ouro.memory.long_term.notes.note import CATEGORIES, Anchor, Edge, Note, Relation, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.small_merger import SmallMerger
 
 ONE = "Run the tests with pytest -q."
 TWO = "Tests are run with pytest -q in this project."
@@ -42,7 +41,7 @@ class Bench:
     def consolidator(self, *answers, **options):
         answers = list(answers)
 
-        async def ask(messages):
+        async def ask(messages, schema=None):
             self.asked.append(messages[-1].text)
             answer = answers.pop(0)
             if isinstance(answer, Exception):
@@ -167,18 +166,12 @@ async def test_a_merged_note_has_the_names_of_the_latest_one(bench):
 
 async def test_a_small_model_chooses_one_of_the_texts_and_writes_none(bench):
     bench.keep(note(1, "Run the tests with pytest -q."), note(2, "Run the tests of this project with pytest -q."))
-    answers = ['{"same": true}', '{"same": false}']
-
-    async def ask(_messages, _schema):
-        return answers.pop(0)
-
-    small = SmallMerger(ask, lambda: True)
-    [merge] = await bench.merge(every=True, small=small)
+    [merge] = await bench.merge('{"same": true}', every=True, is_small=lambda: True)
     assert merge.written.note.text == "Run the tests of this project with pytest -q."
     assert bench.texts(archived=True) == ["Run the tests with pytest -q."]
     bench.keep(note(3, "Run the tests of this project with pytest -x."))
-    [merge] = await bench.merge(every=True, small=small)
-    assert (merge.written, bench.asked) == (None, [])
+    [merge] = await bench.merge('{"same": false}', every=True, is_small=lambda: True)
+    assert (merge.written, len(bench.asked)) == (None, 1)
 
 
 async def test_a_model_that_fails_or_is_slow_changes_nothing_and_is_asked_the_next_time(bench, monkeypatch):
