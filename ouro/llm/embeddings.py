@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.llm.http_stream import make_decoder, new_client, translate_http_errors
 from ouro.llm.model import Endpoint, ModelSpec
 from ouro.llm.openai import parse_usage
 from ouro.llm.provider_errors import error_from_status
+from ouro.llm.wire import make_decoder, new_client, translate_http_errors
 from ouro.messages import Usage
 
 if TYPE_CHECKING:

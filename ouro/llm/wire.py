@@ -1,18 +1,25 @@
-"""The common part of the wires: a model behind HTTP that learns from refusals, and the parser of its stream."""
+"""The common part of the wires: a model behind HTTP that learns from refusals, its stream, and the HTTP client."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import io
+import json
+import ssl
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import RequestRefused, StreamCut
-from ouro.llm.http_stream import HttpStream
+from ouro import __version__
+from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.model import (
+    TOO_LARGE,
     Chunk,
     Effort,
     EndChunk,
@@ -24,12 +31,31 @@ from ouro.llm.model import (
     ToolSpec,
     UsageChunk,
 )
-from ouro.llm.portable import SurrogateJoiner
+from ouro.llm.portable import SurrogateJoiner, encode_json
+from ouro.llm.provider_errors import causes_of, error_from_status, error_from_stream, reason_of
 from ouro.messages import Message, Usage
 from ouro.utils.json_types import amount, count
 
+if TYPE_CHECKING:
+    import httpx
+
 MAX_LESSONS = 5
 """Changes to a request after refusals."""
+MAX_ERROR_BODY = 64_000
+MAX_ANSWER = 64_000_000
+"""Bytes. Only a broken server sends more."""
+MAX_PIECE = 1 << 16
+"""Bytes that are decompressed at once."""
+MAX_LINE = 16_000_000
+"""Characters. Limits the memory that a line without an end can take."""
+EXPECTED = ("text/event-stream", "text/plain", "application/octet-stream", "application/x-ndjson")
+DONE = "[DONE]"
+LAST = "message_stop"
+"""The type of the last event of Anthropic's protocol."""
+USAGE_TIMEOUT = 2.0
+"""Seconds to wait for the usage after a complete answer: some servers never close the connection."""
+END_TIMEOUT = 0.1
+"""Seconds to read the rest of the body after the last event."""
 
 
 class ChunkReader(ABC):
@@ -40,9 +66,6 @@ class ChunkReader(ABC):
         self._text = SurrogateJoiner()
         self._thinking = SurrogateJoiner()
         self.reason: Reason | None = None
-
-    def is_complete(self) -> bool:
-        return self.reason is not None
 
     @abstractmethod
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
@@ -94,21 +117,16 @@ async def read_chunks(
                     event = await anext(events, None)
                 if event is None:
                     break
-                for chunk in _read(reader, event):
+                for chunk in reader.read(event):
                     if not isinstance(chunk, UsageChunk):
                         deadline = clock() + silence
                     yield chunk
     except TimeoutError as error:
         raise StreamCut(f"The answer stopped: no content came for {silence:g} s.") from error
-    for chunk in reader.end():
-        yield chunk
-
-
-def _read(reader: ChunkReader, event: dict[str, Any]) -> Iterator[Chunk]:
-    try:
-        yield from reader.read(event)
     except RecursionError as error:
         raise StreamCut("The answer broke off: the server sent an event that is nested too deep.") from error
+    for chunk in reader.end():
+        yield chunk
 
 
 class Wire(ABC):
@@ -120,13 +138,20 @@ class Wire(ABC):
         self._effort = effort
         self._model = spec.name.partition("/")[2] or spec.name
         """Its name on the wire."""
-        self._http = HttpStream(endpoint)
+        self._client: httpx.AsyncClient | None = None
+        """Keeps its connections between requests."""
+        self._making = asyncio.Lock()
 
     async def warm(self) -> None:
-        await self._http.warm()
+        """Make the client before the first request, in a thread: it takes 0.1 s."""
+        async with self._making:  # a first request that arrives meanwhile waits for this client
+            if self._client is None:
+                self._client = await asyncio.to_thread(new_client, "AsyncClient", self._endpoint)
 
     async def close(self) -> None:
-        await self._http.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         begun, lessons = False, 0
@@ -134,7 +159,7 @@ class Wire(ABC):
             reader = self._reader()
             path, headers, body = self._request(messages, tools)
             try:
-                events = self._http.post(path, headers, body, reader.is_complete)
+                events = self._post(path, headers, body, reader)
                 async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
                     async for chunk in chunks:
                         begun = True
@@ -157,3 +182,256 @@ class Wire(ABC):
     @abstractmethod
     def _learn(self, refusal: str) -> bool:
         """Change the request feature that the server has just refused; False if it refused for another reason."""
+
+    async def _post(
+        self, path: str, headers: Mapping[str, str], body: Any, reader: ChunkReader
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Send `body` as JSON and yield the objects of the answer up to its end.
+
+        Once the answer is complete, errors are ignored.
+
+        Raises:
+            ModelError: the server does not answer, refuses, or breaks off; or an event cannot be read.
+        """
+        async with aclosing(self._read_events(path, headers, body)) as events:
+            while True:
+                try:
+                    async with asyncio.timeout(USAGE_TIMEOUT if reader.reason else None):
+                        event = await anext(events, None)
+                    if event is None or event.data.strip() == DONE:
+                        break
+                    data = _parse_event(event, self._endpoint)
+                except (TimeoutError, ModelError):
+                    if reader.reason:
+                        break
+                    raise
+                yield data
+                if data.get("type") == LAST:
+                    break
+            # Only a connection that was read to its end can be reused.
+            with suppress(TimeoutError, ModelError):
+                async with asyncio.timeout(END_TIMEOUT):
+                    async for _ in events:
+                        pass
+
+    async def _read_events(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
+        await self.warm()
+        assert self._client is not None
+        url = self._endpoint.base_url.rstrip("/") + path
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
+        with translate_http_errors(self._endpoint):
+            async with self._client.stream("POST", url, content=encode_json(body), headers=headers) as response:
+                if not response.is_success:
+                    head = await self._read_head(response)
+                    raise error_from_status(response.status_code, head, response.headers, self._endpoint)
+                await self._check_kind(response)
+                decoder, size = EventDecoder(), 0
+                async with aclosing(self._read_pieces(response)) as pieces:
+                    async for data in pieces:
+                        size += len(data)
+                        if size > MAX_ANSWER:
+                            raise ModelError(TOO_LARGE)
+                        for event in decoder.feed(data):
+                            yield event
+                for event in decoder.end():
+                    yield event
+
+    async def _read_pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+        """The bytes of the answer; silence between two of them is an error."""
+        limit = self._endpoint.timeouts.first
+        pieces, decoded = response.aiter_raw(), make_decoder(response, self._endpoint)
+        while True:
+            try:
+                async with asyncio.timeout(limit):
+                    data = await anext(pieces, None)
+            except TimeoutError as error:
+                raise StreamCut(f"The answer stopped: nothing came for {limit:g} s.") from error
+            if data is None:
+                return
+            limit = self._endpoint.timeouts.idle
+            for piece in decoded(data):
+                yield piece
+
+    async def _check_kind(self, response: httpx.Response) -> None:
+        """Raise an error for a web page or a JSON object in place of a stream, whatever its status."""
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind in EXPECTED or not kind:
+            return
+        body = await self._read_head(response)
+        if kind == "application/json" and '"error"' in body:
+            with suppress(msgspec.DecodeError, KeyError, TypeError):
+                raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
+        hint = f"Is {self._endpoint.base_url} the address of a model server?"
+        error = RequestRefused if body.strip() else ModelUnavailable
+        raise error(f"{self._endpoint.address} answered with {kind} in place of a stream.", hint)
+
+    async def _read_head(self, response: httpx.Response) -> str:
+        import httpx
+
+        body = b""
+        # The status is enough if the body is incomplete.
+        with suppress(StreamCut, httpx.HTTPError):
+            async with aclosing(self._read_pieces(response)) as pieces:
+                async for data in pieces:
+                    body += data
+                    if len(body) > MAX_ERROR_BODY:
+                        break
+        return body[:MAX_ERROR_BODY].decode("utf-8", "replace")
+
+
+def make_decoder(response: httpx.Response, endpoint: Endpoint) -> Callable[[bytes], Iterator[bytes]]:
+    """Decodes the bytes of an answer, piece by piece: httpx would decode 60 KB of gzip to 60 MB at once.
+
+    Raises ModelUnavailable for an encoding that was not requested; the decoder raises StreamCut for damaged bytes.
+    """
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding in ("", "identity"):
+        return lambda data: iter((data,))
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ModelUnavailable(f"{endpoint.address} sent the encoding {encoding[:40]!r}, which was not requested.")
+    import zlib
+
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # finds out which of the two headers there is
+
+    def decoded(data: bytes) -> Iterator[bytes]:
+        while data:
+            try:
+                piece = inflater.decompress(data, MAX_PIECE)
+            except zlib.error as error:
+                raise StreamCut(f"The answer broke off: {endpoint.address} sent damaged {encoding}.") from error
+            data = inflater.unconsumed_tail
+            if not piece:
+                return
+            yield piece
+
+    return decoded
+
+
+class ServerEvent(msgspec.Struct, frozen=True):
+    """One server-sent event: its type, empty where the server names none, and its data."""
+
+    event: str
+    data: str
+
+
+class EventDecoder:
+    """Decodes bytes into events; ignores comments, ids and retry times."""
+
+    def __init__(self) -> None:
+        self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
+        self._rest: list[str] = []
+        self._rest_size = 0
+        self._event = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> Iterator[ServerEvent]:
+        """The events that these bytes complete. Raises StreamCut if the bytes are not UTF-8, or a line has no end."""
+        try:
+            *lines, rest = self._decoder.decode(data).split("\n")
+        except UnicodeDecodeError as error:
+            raise StreamCut("The answer broke off: the server sent bytes that are not text.") from error
+        if lines:
+            lines[0] = "".join([*self._rest, lines[0]])
+            self._rest, self._rest_size = [], 0
+        self._rest.append(rest)
+        self._rest_size += len(rest)
+        if self._rest_size > MAX_LINE:
+            raise StreamCut("The answer broke off: the server sent a line without an end.")
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name == "data":
+                self._data.append(value.removeprefix(" "))
+            elif name == "event":
+                self._event = value.removeprefix(" ")
+            elif not line:
+                event, texts = self._event, self._data
+                self._event, self._data = "", []
+                if texts:
+                    yield ServerEvent(event, "\n".join(texts))
+
+    def end(self) -> Iterator[ServerEvent]:
+        """The event that is open at the end of the stream: not every server sends the last empty line."""
+        yield from self.feed(b"\n\n")
+
+
+def _parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
+    """The object in an event. Raises ModelError if there is none, or it is an error."""
+    try:
+        data = json.loads(event.data)
+    except (ValueError, RecursionError) as error:
+        raise StreamCut("The answer broke off: the server sent a line that cannot be read.") from error
+    if not isinstance(data, dict):
+        raise StreamCut("The answer broke off: the server sent invalid data in place of an event.")
+    if event.event == "error" or data.get("type") == "error" or data.get("error"):
+        raise error_from_stream(data.get("error") or data, endpoint)
+    return data
+
+
+@contextmanager
+def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
+    """Raise the errors of httpx as ModelErrors, without keys."""
+    httpx, timeouts = load_httpx(), endpoint.timeouts
+    host = endpoint.address or endpoint.base_url
+    try:
+        yield
+    except httpx.ConnectTimeout as error:
+        raise ModelUnavailable(f"{host} cannot be reached: no connection within {timeouts.connect:g} s.") from error
+    except httpx.TimeoutException as error:
+        raise ModelUnavailable(f"{host} is silent: nothing came for {timeouts.first:g} s.") from error
+    except httpx.ConnectError as error:
+        from urllib.request import getproxies  # httpx has loaded it
+
+        proxy = " Is the proxy of HTTPS_PROXY right?" if getproxies() else ""
+        hint = "Is the server running?" if endpoint.is_local else f"Are you online?{proxy}"
+        kind: type[ModelError] = ModelUnavailable
+        if any(
+            isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError) for cause in causes_of(error)
+        ):
+            kind, hint = RequestRefused, "Is it http:// in place of https://? See SSL_CERT_FILE for a certificate."
+        raise kind(f"{host} cannot be reached: {reason_of(error)}.", hint) from error
+    except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
+        raise StreamCut(f"The connection to {host} broke: {reason_of(error)}.") from error
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        message = f"{endpoint.base_url!r} is not an address of a server."
+        raise RequestRefused(message, "Correct `api_base` in models.yaml: http://HOST:PORT/v1.") from error
+    except httpx.ProxyError as error:
+        raise ModelUnavailable(f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY.") from error
+    except (httpx.HTTPError, ValueError) as error:
+        message = f"The request to {host} cannot be made: the key has characters that no key has."
+        raise RequestRefused(message, f"It came from {endpoint.key_source or 'the settings'}.") from error
+
+
+def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> Any:
+    """A client of httpx. Raises RequestRefused: the proxy or the certificates of the environment cannot be used."""
+    httpx = load_httpx()
+    try:
+        return getattr(httpx, kind)(
+            timeout=httpx.Timeout(endpoint.timeouts.first, connect=endpoint.timeouts.connect),
+            headers={"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"},
+            follow_redirects=False,
+            # Loading the certificates takes as long as everything else, and plain http needs none.
+            verify=endpoint.base_url.startswith("https:"),
+            # A proxy in the environment is not meant for local servers.
+            trust_env=not endpoint.is_local,
+        )
+    except (ValueError, ImportError) as error:
+        reason = "ouro speaks no SOCKS" if isinstance(error, ImportError) else error
+        hint = "See HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
+        raise RequestRefused(f"The proxy cannot be used: {reason}.", hint) from error
+    except OSError as error:
+        message = f"The certificates cannot be read: {error.strerror or error}."
+        raise RequestRefused(message, "See SSL_CERT_FILE and SSL_CERT_DIR.") from error
+
+
+def load_httpx() -> Any:
+    """httpx, without its command line (it would load click and rich), and without HTTP/2 (not spoken here)."""
+    hidden = [name for name in ("httpx._main", "h2") if name not in sys.modules and "httpx" not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        import httpcore
+        import httpx
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+    assert httpcore
+    return httpx

@@ -76,7 +76,7 @@ def test_the_prompt_is_there_before_what_a_session_is_made_of():
 
 
 def test_the_http_client_comes_without_its_command_line_and_without_http2():
-    modules = loaded_by("from ouro.llm.http_stream import load_httpx; load_httpx()")
+    modules = loaded_by("from ouro.llm.wire import load_httpx; load_httpx()")
     assert "httpcore" in modules
     assert modules.isdisjoint({"h2", "rich", "click", "pygments", "litellm"})
 

@@ -189,7 +189,7 @@ async def test_sloppy_servers_are_understood(openai):
 
 
 async def test_a_server_that_never_closes_does_not_hold_up_the_answer(openai, monkeypatch):
-    monkeypatch.setattr("ouro.llm.http_stream.USAGE_TIMEOUT", 0.05)
+    monkeypatch.setattr("ouro.llm.wire.USAGE_TIMEOUT", 0.05)
     openai.server.script([Reply("Yes.", fault="linger", done=False)])
     reply = await openai.ask()
     assert (reply.text, reply.usage.input) == ("Yes.", 100)

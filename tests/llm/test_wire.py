@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.errors import ModelUnavailable, RequestRefused, StreamCut
-from ouro.llm import Endpoint
-from ouro.llm.http_stream import EventDecoder, HttpStream, ServerEvent, new_client, translate_http_errors
+from ouro.llm import Endpoint, ModelSpec
+from ouro.llm.openai import OpenAIWire
 from ouro.llm.portable import SurrogateJoiner, join_surrogates
+from ouro.llm.wire import EventDecoder, ServerEvent, new_client, translate_http_errors
+from ouro.messages import user
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 EVENTS = st.lists(st.builds(ServerEvent, LINE.filter(lambda name: not name.startswith(" ")), LINE), max_size=5)
@@ -63,10 +65,10 @@ def test_a_proxy_is_named_where_nothing_is_reached(monkeypatch, proxy, told):
 
 
 async def test_https_to_a_server_without_it_is_not_tried_again(model_server):
-    stream = HttpStream(Endpoint(model_server.openai_url.replace("http:", "https:")))
+    model = OpenAIWire(ModelSpec("openai/m"), Endpoint(model_server.openai_url.replace("http:", "https:")))
     with pytest.raises(RequestRefused, match="TLS failed") as failure:
-        await anext(stream.post("/chat/completions", {}, {}, lambda: False))
-    await stream.close()
+        await anext(model.stream([user("go")]))
+    await model.close()
     assert "http://" in failure.value.hint
 
 
