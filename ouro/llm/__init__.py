@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.llm.catalog import Catalog, Role
+    from ouro.llm.catalog import Catalog, ModelSource, Role
     from ouro.llm.embeddings import Embedded, EmbeddingModel
-    from ouro.llm.known_models import KNOWN
     from ouro.llm.model import (
         CallChunk,
         Chunk,
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
         UsageChunk,
         Warmable,
     )
-    from ouro.llm.model_source import ModelSource
     from ouro.llm.models_file import HEADER, ModelEntry, ModelsFile, read_models_file, write_models_file
     from ouro.llm.provider_errors import reason_of
-    from ouro.llm.providers import HOSTED, PROVIDERS, Provider, ServerModels, list_models_at
+    from ouro.llm.providers import HOSTED, KNOWN, PROVIDERS, Provider, ServerModels, list_models_at
     from ouro.llm.reply import CUT_SHORT, PATIENT_ATTEMPTS, ModelCall, ReplyBuilder, Retry, ask
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.small_steps import is_step

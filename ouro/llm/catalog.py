@@ -1,34 +1,40 @@
-"""Catalog: which models exist, which are usable and why not, and how to construct one."""
+"""Catalog: which models exist, which are usable and why not; ModelSource: those that a session uses."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from ouro.errors import NoModelError
-from ouro.llm.known_models import KNOWN, NEEDS_LITELLM, OUTPUT_SHARE, find_known_spec, find_model, find_nearest
 from ouro.llm.model import Effort, Endpoint, Model, ModelChoice, ModelSpec, Prices
 from ouro.llm.models_file import ModelEntry, ModelsFile, make_private, read_models_file
 from ouro.llm.providers import (
     HOSTED,
+    KNOWN,
     LOCAL,
+    NEEDS_LITELLM,
+    OUTPUT_SHARE,
     PROVIDERS,
     Provider,
     ServerModels,
     WireName,
     base_url,
+    find_known_spec,
     find_local_servers,
+    find_model,
+    find_nearest,
     is_address,
     is_for_chat,
     is_litellm_provider,
     provider_of,
 )
+from ouro.utils.log import log
 from ouro.utils.runtime import get_models_path, tilde
 
 if TYPE_CHECKING:
@@ -47,7 +53,8 @@ class Catalog:
     def __init__(self, file: ModelsFile | None = None, environ: Mapping[str, str] | None = None) -> None:
         self._file = file or ModelsFile()
         self._environ = os.environ if environ is None else environ
-        self._keys = _Keys(self._environ)
+        self._fetched_keys: dict[str, str] = {}
+        """By the command that printed them."""
         self._servers: Mapping[Provider, ServerModels] | None = None
         self.notices: tuple[str, ...] = ()
         """Warnings from reading the file."""
@@ -139,11 +146,13 @@ class Catalog:
     def spec(self, name: str) -> ModelSpec:
         """The facts about a model: from models.yaml, else its server, else the built-in table. Raises as `resolve`."""
         name = self.resolve(name)
-        entry = self._entry(name)
-        provider = provider_of(name)
-        spec = entry.apply_to(
-            find_known_spec(name) or _guess_spec(name, provider, self._local_models() if self._servers else {})
-        )
+        entry, provider, spec = self._entry(name), provider_of(name), find_known_spec(name)
+        if spec is None:
+            # Conservative values; only a local model has a known price, zero.
+            window = (self._local_models().get(name) if self._servers else None) or LOCAL_WINDOW
+            is_local = provider is not None and provider.local
+            spec = ModelSpec(name, window, window // OUTPUT_SHARE, Prices(0, 0)) if is_local else ModelSpec(name)
+        spec = entry.apply_to(spec)
         if entry.window and not entry.max_output:
             spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
         return spec
@@ -157,8 +166,8 @@ class Catalog:
 
     def unusable(self, name: str) -> str:
         """Why a model (full name) is not usable; empty if it is."""
-        entry, provider = self._entry(name), provider_of(name)
-        if missing := self._keys.missing(entry, provider):
+        provider = provider_of(name)
+        if missing := self._missing_key(name):
             return missing
         if (url := self._url(name)) and not is_address(url):
             return f"`{url}` is not an address of a server"
@@ -178,10 +187,10 @@ class Catalog:
         if reason := self.unusable(name):
             hint = f"Set it, or write a key for this model into {tilde(get_models_path())} (`ouro models --setup`)."
             raise NoModelError(f"{name} cannot be used: {reason}.", hint if reason.endswith("not set") else "")
-        entry, provider, wire, url = self._entry(name), provider_of(name), self._wire(name), self._url(name)
+        provider, wire, url = provider_of(name), self._wire(name), self._url(name)
         if wire == "litellm" and provider and not provider.local and url == provider.base_url:
             url = ""  # litellm knows it
-        key, source = self._keys.find(name, entry, provider)
+        key, source = self._find_key(name)
         return wire, Endpoint(url.rstrip("/"), key, key_source=source)
 
     def make(self, name: str, effort: Effort = "off") -> Model:
@@ -216,7 +225,11 @@ class Catalog:
 
     def key_values(self) -> tuple[str, ...]:
         """The values of all keys, for the secret mask; grows when `make` runs a key command."""
-        return self._keys.values(self._file.models.values())
+        entries = self._file.models.values()
+        variables = {name for provider in PROVIDERS.values() for name in provider.key_variables}
+        variables |= {entry.api_key_env for entry in entries}
+        given = [*(entry.api_key for entry in entries), *map(self._variable, sorted(variables))]
+        return tuple(dict.fromkeys(filter(None, [*given, *self._fetched_keys.values()])))
 
     def _names_in_file(self) -> list[str]:
         """The models in the file, in its order; without patterns such as `anthropic/*`."""
@@ -242,7 +255,7 @@ class Catalog:
         return self._entry(name).api_base or (base_url(provider, self._environ) if provider else "")
 
     def _providers_with_key(self) -> list[Provider]:
-        return [provider for provider in HOSTED if not self._keys.missing(self._entry(f"{provider.name}/*"), provider)]
+        return [provider for provider in HOSTED if not self._missing_key(f"{provider.name}/*")]
 
     def _known_models_with_key(self) -> list[str]:
         usable = self._providers_with_key()
@@ -263,54 +276,44 @@ class Catalog:
             return base_url(provider, self._environ) if provider else ""
         return next((variable for variable in provider.key_variables if self._environ.get(variable)), "")
 
-
-class _Keys:
-    """Finds the key for a model in the environment and the user's own models.yaml, nowhere else."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        self._fetched: dict[str, str] = {}
-
-    def find(self, name: str, entry: ModelEntry, provider: Provider | None) -> tuple[str, str]:
+    def _find_key(self, name: str) -> tuple[str, str]:
         """The key for a model, and its source; empty if there is none or none is needed.
+
+        It comes from the environment and the user's own models.yaml, from nowhere else.
 
         Raises:
             NoModelError: the command that prints the key failed.
         """
+        entry = self._entry(name)
         if entry.api_key:
             return entry.api_key, "`api_key` in models.yaml"
         if command := entry.api_key_command:
-            if command not in self._fetched:
-                self._fetched[command] = _run_key_command(name, command)
-            return self._fetched[command], f"`{command}`"
-        found = [variable for variable in _variables(entry, provider) if self._value(variable)]
-        return (self._value(found[0]), found[0]) if found else ("", "")
+            if command not in self._fetched_keys:
+                self._fetched_keys[command] = _run_key_command(name, command)
+            return self._fetched_keys[command], f"`{command}`"
+        found = (variable for variable in self._key_variables(name) if self._variable(variable))
+        variable = next(found, "")
+        return self._variable(variable), variable
 
-    def missing(self, entry: ModelEntry, provider: Provider | None) -> str:
+    def _missing_key(self, name: str) -> str:
         """Why there is no key, without running a key command; empty if one is set or none is needed."""
-        variables = () if entry.api_key or entry.api_key_command else _variables(entry, provider)
-        return f"{variables[0]} is not set" if variables and not any(map(self._value, variables)) else ""
+        variables = self._key_variables(name)
+        return f"{variables[0]} is not set" if variables and not any(map(self._variable, variables)) else ""
 
-    def values(self, entries: Iterable[ModelEntry]) -> tuple[str, ...]:
-        """The values of all keys so far; none may be written anywhere."""
-        entries = list(entries)
-        variables = {name for provider in PROVIDERS.values() for name in provider.key_variables}
-        variables |= {entry.api_key_env for entry in entries}
-        values = [*(entry.api_key for entry in entries), *map(self._value, sorted(variables)), *self._fetched.values()]
-        return tuple(dict.fromkeys(filter(None, values)))
+    def _key_variables(self, name: str) -> tuple[str, ...]:
+        """The variables that may hold the key; empty where models.yaml has it, or none is needed.
 
-    def _value(self, variable: str) -> str:
-        return self._environ.get(variable, "").strip()
+        An entry with an `api_base` of its own never gets the provider's key: it belongs to another server.
+        """
+        entry, provider = self._entry(name), provider_of(name)
+        if entry.api_key or entry.api_key_command:
+            return ()
+        if entry.api_key_env:
+            return (entry.api_key_env,)
+        return provider.key_variables if provider and not entry.api_base else ()
 
-
-def _variables(entry: ModelEntry, provider: Provider | None) -> tuple[str, ...]:
-    """The variables that may hold the key.
-
-    An entry with an `api_base` of its own never gets the provider's key: it belongs to another server.
-    """
-    if entry.api_key_env:
-        return (entry.api_key_env,)
-    return provider.key_variables if provider and not entry.api_base else ()
+    def _variable(self, name: str) -> str:
+        return self._environ.get(name, "").strip()
 
 
 def _run_key_command(name: str, command: str) -> str:
@@ -331,9 +334,87 @@ def _run_key_command(name: str, command: str) -> str:
     return key.splitlines()[0].strip()
 
 
-def _guess_spec(name: str, provider: Provider | None, local: Mapping[str, int | None]) -> ModelSpec:
-    """Conservative values for an unknown model; only a local model has a known price, zero."""
-    if provider is None or not provider.local:
-        return ModelSpec(name)
-    window = local.get(name) or LOCAL_WINDOW
-    return ModelSpec(name, window, window // OUTPUT_SHARE, Prices(0, 0))
+class ModelSource:
+    """Makes the models of a session, and closes them.
+
+    Args:
+        make: makes a model and its fallbacks.
+        roles: the full name of the model for each role; a missing role falls back.
+        afford: raises LimitReached if the budget allows no background call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        effort: Effort,
+        make: Callable[[str, Effort], Sequence[Model]],
+        choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
+        roles: Mapping[Role, str] | None = None,
+        afford: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._make = make
+        self.choices = choices
+        self.effort = effort
+        self._models = make(name, effort)
+        self._before: list[Model] = []
+        self._roles = dict(roles or {})
+        self._made: dict[str, Sequence[Model]] = {}
+        self._afford = afford
+
+    def current(self) -> Sequence[Model]:
+        return self._models
+
+    def role(self, role: Role) -> Sequence[Model]:
+        """The models of a role, made at first use; the session closes them.
+
+        `classify` falls back to `compact`, and `compact` to the models of the session; `retrieve` to none.
+
+        Raises:
+            LimitReached: the budget allows no further call.
+        """
+        self._afford()
+        named = self._named(role) or (self._named("compact") if role == "classify" else ())
+        return named or (() if role == "retrieve" else self._models)
+
+    def is_given(self, role: Role) -> bool:
+        return bool(self._roles.get(role))
+
+    def change(self, name: str, effort: Effort) -> None:
+        """Use another model from the next request on. Earlier models may still be answering: `release` closes them.
+
+        Raises:
+            NoModelError: the model is unknown or has no key; the current one stays.
+        """
+        before, self._models = self._models, self._make(name, effort)
+        self._before.extend(before)
+        self.effort = effort
+
+    async def release(self) -> None:
+        before, self._before = self._before, []
+        for model in before:
+            await model.close()
+
+    async def close(self) -> None:
+        await self.release()
+        for models in (self._models, *self._made.values()):
+            for model in models:
+                await model.close()
+        self._made.clear()
+
+    def _named(self, role: Role) -> Sequence[Model]:
+        """The models that the settings name for a role; empty if none are named or usable."""
+        name = self._roles.get(role, "")
+        try:
+            return self.named(name) if name else ()
+        except NoModelError as error:
+            log.warning("the model to %s: %s", role, error)
+            self._made[name] = ()  # warn once
+        return ()
+
+    def named(self, name: str) -> Sequence[Model]:
+        """A model and its fallbacks by full name, made at first use; the session closes them. Raises NoModelError."""
+        if name == self._models[0].spec.name:
+            return self._models  # the provider has the conversation in its cache
+        if name not in self._made:
+            self._made[name] = self._make(name, "off")
+        return self._made[name]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ouro.llm import HOSTED, KNOWN, PROVIDERS, Prices
-from ouro.llm.known_models import TABLE
+from ouro.llm.providers import TABLE
 
 
 @pytest.fixture(scope="module")
