@@ -352,8 +352,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def lookup(self) -> memory_index.Lookup | None:
-        ground = self.ground
-        return lookup_in(self._opened, ground.settings, ground.catalog, self.session_catalog)
+        return lookup_in(self._opened, self.ground, self.session_catalog)
 
     @cached_property
     def search(self) -> SearchMemory | None:
@@ -361,22 +360,12 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def memory(self) -> long_term.SessionMemory:
-        options, jobs = self.ground.options, self.workbench.jobs
         builder = MemoryBuilder(
-            settings=self.ground.settings,
-            catalog=self.ground.catalog,
-            cwd=options.cwd,
-            scopes=self.scopes,
-            memory=self.transcript,
-            models=self.models,
-            store=self.store,
-            session_catalog=self.session_catalog,
-            lookup=self.lookup,
-            channel=self.tasks,
-            finds_secret=self.mask.kind_of_secret,
-            marks=marks_of(self.transcript, jobs, self.confinement),
-        )
-        return builder.build(captures=options.captures, is_saved=not options.ephemeral, is_new=self.info is None)
+            self.ground, self.scopes, self.transcript, self.models, self.store, self.session_catalog, self.lookup,
+            self.tasks, self.mask.kind_of_secret,
+        )  # fmt: skip
+        marks = marks_of(self.transcript, self.workbench.jobs, self.confinement)
+        return builder.build(marks, is_new=self.info is None)
 
     @cached_property
     def requests(self) -> Requests:

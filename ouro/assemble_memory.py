@@ -20,6 +20,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import AskModel, SessionChannel, ask_in_background
 from ouro.messages import Message, Usage
+from ouro.options import Ground
 from ouro.safety import Confinement
 from ouro.session.budget import VectorBudget
 from ouro.settings import MemorySettings, Settings
@@ -31,9 +32,7 @@ from ouro.utils.runtime import get_history_dir, get_recall_log_path, home_secret
 class MemoryBuilder(msgspec.Struct, frozen=True):
     """Imports each part where it is built: a session without memory loads none of them."""
 
-    settings: Settings
-    catalog: Catalog
-    cwd: Path
+    ground: Ground
     scopes: long_term.MemoryScopes | None
     """None: memory is off."""
     memory: MemoryManager
@@ -43,65 +42,59 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     lookup: memory_index.Lookup | None
     channel: SessionChannel
     finds_secret: Callable[[str], str]
-    marks: long_term.TurnMarks
 
-    def build(self, *, captures: bool, is_saved: bool, is_new: bool) -> long_term.SessionMemory:
-        """Build the memory of the session.
-
-        Args:
-            captures: the session is interactive: capture notes and maintain memory in the background.
-            is_saved: the session is on disk.
-            is_new: the session was not resumed.
-        """
-        is_written = captures and not self.memory.read_only
-        manager = self._manager(self.scopes) if self.scopes else None
+    def build(self, marks: long_term.TurnMarks, *, is_new: bool) -> long_term.SessionMemory:
+        """Build the memory of the session; `is_new`: it was not resumed."""
+        options = self.ground.options
+        is_written = options.captures and not self.memory.read_only
+        manager = self._manager(self.scopes, marks) if self.scopes else None
         capture = self._capture(manager) if manager and is_written else None
         busy = capture.busy if capture else asyncio.Lock()
+        is_saved = not options.ephemeral
         maintenance = self._maintenance(manager, busy, is_automatic=is_written, is_new=is_new) if is_saved else None
         recall = self._recall() if manager else None
-        half_life = self.settings.memory.half_life_days
+        half_life = self._settings.half_life_days
         return long_term.SessionMemory(self.memory, manager, self.lookup, recall, capture, maintenance, half_life)
 
-    def _manager(self, scopes: long_term.MemoryScopes) -> long_term.LongTermMemoryManager:
-        memory, settings = self.memory, self.settings.memory
+    def _manager(self, scopes: long_term.MemoryScopes, marks: long_term.TurnMarks) -> long_term.LongTermMemoryManager:
+        memory, settings = self.memory, self._settings
         threshold = settings.consolidation_threshold
         return long_term.LongTermMemoryManager(
             scopes,
             long_term.MemoryPrompt(scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
-            self.cwd,
+            self.ground.options.cwd,
             self.channel,
             long_term.LongTermMemoryConsolidator(
                 self._ask("compact", "consolidation"), self.finds_secret, self._is_compactor_small
             ),
-            self.marks,
+            marks,
             settings.write,
         )
 
     def _recall(self) -> long_term.TurnRecall | None:
         if self.lookup is None or not self._opened:
             return None
-        settings = self.settings.memory
+        settings = self._settings
         recall_log = long_term.RecallLog(get_recall_log_path())
         finder = long_term.NoteFinder(self.lookup, self._opened, self._root, self._mark, settings, recall_log)
-        repo = next((scope for scope in self._opened if scope.scope == "repo"), None)
-        is_recorded = repo is not None and settings.commands and not self.memory.read_only
-        commands = long_term.ledger_of(repo, self.finds_secret, self.cwd) if repo and is_recorded else None
+        repo, commands = next((scope for scope in self._opened if scope.scope == "repo"), None), None
+        if repo is not None and settings.commands and not self.memory.read_only:
+            commands = long_term.ledger_of(repo, self.finds_secret, self.ground.options.cwd)
         return long_term.TurnRecall(self.memory, finder, self.channel, self._hypotheses(), commands)
 
     def _hypotheses(self) -> long_term.HypothesisModel | None:
         if not self.models.is_given("retrieve"):
             return None
-        name = background_roles(self.settings, self.catalog, [])["retrieve"]
-        is_small = self.catalog.spec(name).is_small
+        catalog = self.ground.catalog
+        is_small = catalog.spec(self.ground.roles["retrieve"]).is_small
         return long_term.HypothesisModel(
             self._ask("retrieve", "recall"),
             lambda: self.models.role("retrieve")[0].spec.window,
-            is_for_auto=not is_small
-            and memory_index.is_embedder_chosen(self.settings.memory.embedding_model, self.catalog),
+            is_for_auto=not is_small and memory_index.is_embedder_chosen(self._settings.embedding_model, catalog),
         )
 
     def _capture(self, manager: long_term.LongTermMemoryManager) -> long_term.CaptureObserver | None:
-        memory, settings = self.memory, self.settings.memory
+        memory, settings = self.memory, self._settings
         if self.lookup is None or not self._opened or not settings.capture:
             return None
         return long_term.CaptureObserver(
@@ -118,8 +111,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         self, manager: long_term.LongTermMemoryManager, ask: AskModel, more_instructions: str = ""
     ) -> tuple[long_term.SessionNotes, long_term.Capture]:
         assert self.lookup is not None
-        settings = self.settings.memory
-        notes = long_term.SessionNotes(self._opened, self.lookup, self._root, self.cwd, settings.half_life_days)
+        settings, cwd = self._settings, self.ground.options.cwd
+        notes = long_term.SessionNotes(self._opened, self.lookup, self._root, cwd, settings.half_life_days)
         capture = long_term.Capture(
             notes,
             ask,
@@ -151,7 +144,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
         has_memory = manager is not None and self.lookup is not None and bool(self._opened)
         return long_term.MemoryMaintenance(
-            make_summaries=summaries if self.settings.sessions.summaries else None,
+            make_summaries=summaries if self.ground.settings.sessions.summaries else None,
             make=partial(self._note_workers, manager, asks) if manager is not None and has_memory else None,
             lock=get_history_dir() / "digest.lock",
             price=self._classifier_price,
@@ -159,8 +152,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             channel=self.channel,
             is_automatic=is_automatic,
             is_new=is_new,
-            silent=self.settings.memory.write == "silent",
-            carries_over=self.settings.sessions.carry_over == "summary",
+            silent=self._settings.write == "silent",
+            carries_over=self.ground.settings.sessions.carry_over == "summary",
         )
 
     def _note_workers(
@@ -173,7 +166,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             asks("compact", "consolidation"),
             notes.notebook,
             repositories,
-            long_term.categories_with(self.settings.memory.categories),
+            long_term.categories_with(self._settings.categories),
             self._mark,
             notes.similar,
             manager.alone,
@@ -200,6 +193,10 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         return prices.cost(Usage(input=tokens)) if prices else None
 
     @property
+    def _settings(self) -> MemorySettings:
+        return self.ground.settings.memory
+
+    @property
     def _opened(self) -> tuple[long_term.ScopeMemory, ...]:
         return self.scopes.opened if self.scopes else ()
 
@@ -209,7 +206,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
     @property
     def _root(self) -> Path:
-        return find_root(self.cwd)
+        return find_root(self.ground.options.cwd)
 
 
 def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -> long_term.TurnMarks:
@@ -245,16 +242,13 @@ def open_memory(
 
 
 def lookup_in(
-    scopes: Sequence[long_term.ScopeMemory],
-    settings: Settings,
-    catalog: Catalog,
-    session_catalog: SessionCatalog,
+    scopes: Sequence[long_term.ScopeMemory], ground: Ground, session_catalog: SessionCatalog
 ) -> memory_index.Lookup | None:
     """The search over sessions and memory; None if no scope is in use."""
 
     def embedder() -> memory_index.Embedder | None:
-        budget = VectorBudget(session_catalog, settings.limits)
-        return memory_index.choose_embedder(settings.memory.embedding_model, catalog, budget)
+        budget = VectorBudget(session_catalog, ground.settings.limits)
+        return memory_index.choose_embedder(ground.settings.memory.embedding_model, ground.catalog, budget)
 
     return long_term.make_lookup([scope.store for scope in scopes], embedder) if scopes else None
 
