@@ -25,7 +25,6 @@ from ouro.tools.shell import ShellJobs
 from ouro.tools.subagent import AgentSpec
 from ouro.tools.todo import Plan
 from ouro.tools.tool import AnyTool
-from ouro.utils.runtime import get_worktrees_dir
 
 if TYPE_CHECKING:
     from ouro.assemble import SessionBuilder
@@ -45,19 +44,14 @@ def build_subagents(session: SessionBuilder) -> Subagents:
             return DictMemoryStore()
         return YamlFileMemoryStore(session.transcript.outputs.parent / SUBAGENTS, session.mask.mask)
 
-    async def recall(task: str) -> str:
-        return await session.memory.for_subagent(task)
-
     services = SubagentServices(
         make=partial(_make_child, session),
         make_store=make_store,
         memory=session.transcript,
-        recall=recall,
         ask_user=session.hooks.with_notifications(session.tasks.ask_user),
         channel=session.tasks,
         check_budget=session.budget.check,
         cwd=ground.options.cwd,
-        worktrees=get_worktrees_dir(),
         in_background=ground.options.captures,
     )
     return Subagents(session.extensions.agents, services, ground.settings.subagents)
@@ -107,10 +101,13 @@ def _make_child(
         if has_own_folder:
             confinement.close()
 
+    async def context(task: str) -> str:
+        return "\n\n".join(filter(None, (await environment.whole(), await session.memory.for_subagent(task))))
+
     async def ended(is_continued: bool) -> str:
         return await session.hooks.turn_ended(is_continued, child_id)
 
-    return ChildAgent(agent, lambda: models()[0].spec.name, environment.whole, ended, close)
+    return ChildAgent(agent, context, ended, close)
 
 
 def _choose_models(spec: AgentSpec, session: SessionBuilder) -> Callable[[], Sequence[Model]]:
