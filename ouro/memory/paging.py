@@ -34,8 +34,7 @@ class TranscriptPager:
         self._notify = notify
         self._place = 0
         self._shown_from = 0
-        self._shown_place: int | None = None
-        """The offset of the first shown message, where that message is no longer in memory; 0: the start."""
+        """The number of the first shown message, which may have left memory; 0: all is shown, from the start."""
         self._loading: asyncio.Task[str] | None = None
 
     @property
@@ -49,16 +48,13 @@ class TranscriptPager:
 
     @property
     def has_hidden(self) -> bool:
-        if self._shown_place is not None:
-            return self._shown_place > 0
-        return self._first_shown(self._current().shown_items()) > 0 or self.has_earlier
+        return self._shown_from != 0 and (self.has_earlier or self._first_shown(self._current().shown_items()) > 0)
 
     def set_place(self, loaded: LoadedSession) -> None:
         self._place, self.is_gapped = loaded.place, loaded.is_gapped
 
     def shown(self) -> tuple[ShownItem, ...]:
         """The items that a new screen shows: the end of the transcript, and what `show_more` added, if in memory."""
-        self._shown_place = None
         transcript = self._current()
         items = transcript.shown_items()
         shown = items[self._first_shown(items) :]
@@ -70,19 +66,20 @@ class TranscriptPager:
     async def show_more(self, count: int) -> tuple[ShownItem, ...]:
         """The items before those that are shown, about `count` messages of them. Raises as `earlier` does."""
         await self.loaded()
-        if self._shown_place is not None:
-            return await self._read_more(self._shown_place, count)
+        if not self._shown_from:
+            return ()
         transcript = self._current()
         items = transcript.shown_items()
-        while self.has_earlier and (self._count_hidden(items) < count or _is_tool_result(items[0])):
+        while self.has_earlier and (_count_messages(items[: self._first_shown(items)]) < count or _is_tool(items[0])):
             await self.earlier(count)
             items = transcript.shown_items()
         begin = end = self._first_shown(items)
-        while begin and (count > 0 or _is_tool_result(items[begin])):
+        while begin and (count > 0 or _is_tool(items[begin])):
             begin -= 1  # tool results are shown with their tool calls
             count -= isinstance(items[begin], MessageRecord)
         first = next((item for item in items[begin:end] if isinstance(item, MessageRecord)), None)
-        self._shown_from = first.number if first else self._shown_from
+        if first is not None:
+            self._shown_from = first.number if begin or self.has_earlier else 0
         return tuple(items[begin:end])
 
     async def earlier(self, count: int) -> tuple[MessageRecord, ...]:
@@ -107,24 +104,18 @@ class TranscriptPager:
             return
         transcript = self._current()
         first = transcript.needed_from(MIN_SHOWN)
-        place = self._place_of(first)
-        if first is None or place is None:
-            return  # not on disk, or at an unknown offset
-        items = transcript.shown_items()
-        hidden = self._first_shown(items)
-        if self._shown_place is None and hidden < items.index(first):
-            shown = next((item for item in items[hidden:] if isinstance(item, MessageRecord)), None)
-            self._shown_place = self._place_of(shown) if hidden else self._place
-            if self._shown_place is None:
-                return
-        transcript.drop_before(first)
-        self._place = place
+        place = self._store.place_of(self._session_id, first.number) if first is not None else None
+        if first is not None and place is not None:  # else it is not on disk, or at an unknown offset
+            transcript.drop_before(first)
+            self._place = place
 
     def show_from(self, number: int) -> bool:
         """Let the screen drop what precedes that message, where memory has dropped it too. Returns whether it may."""
-        if self._shown_place is None:
+        items = self._current().shown_items()
+        is_in_memory = any(isinstance(item, MessageRecord) and item.number == self._shown_from for item in items)
+        if is_in_memory or (self._shown_from == 0 and not self.has_earlier):
             return False
-        self._shown_place, self._shown_from = None, number
+        self._shown_from = number
         return True
 
     def show_loaded(self) -> None:
@@ -147,24 +138,6 @@ class TranscriptPager:
         if notice:
             self._notify(notice)
 
-    async def _read_more(self, place: int, count: int) -> tuple[ShownItem, ...]:
-        """From the file: what the screen still shows has left memory, and what precedes it need not come back."""
-        items: list[ShownItem] = []
-        while place and (count > 0 or (items and _is_tool_result(items[0]))):
-            page = await self._store.load_before(self._session_id, place, max(1, count))
-            found = [record for record in page.records if isinstance(record, ShownItem)]
-            items[:0] = found
-            count -= sum(isinstance(item, MessageRecord) for item in found)
-            place = page.place
-        self._shown_place = place
-        return tuple(items)
-
-    def _place_of(self, entry: MessageRecord | None) -> int | None:
-        return self._store.place_of(self._session_id, entry.number) if entry is not None else None
-
-    def _count_hidden(self, items: Sequence[ShownItem]) -> int:
-        return sum(isinstance(item, MessageRecord) for item in items[: self._first_shown(items)])
-
     def _first_shown(self, items: Sequence[ShownItem]) -> int:
         entries = ((place, item) for place, item in enumerate(items) if isinstance(item, MessageRecord))
         return next((place for place, entry in entries if entry.number == self._shown_from), 0)
@@ -180,5 +153,9 @@ class TranscriptPager:
         return ""
 
 
-def _is_tool_result(item: ShownItem) -> bool:
+def _count_messages(items: Sequence[ShownItem]) -> int:
+    return sum(isinstance(item, MessageRecord) for item in items)
+
+
+def _is_tool(item: ShownItem) -> bool:
     return isinstance(item, MessageRecord) and item.message.role == "tool"
