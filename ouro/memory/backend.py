@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,6 +17,15 @@ FORMAT = 1
 CompactionTrigger = Literal["auto", "manual", "window"]
 """The share of the window was reached; the user asked; the provider reported a full window."""
 RewindScope = Literal["conversation", "files", "memory"]
+
+
+class Undoable(msgspec.Struct, frozen=True):
+    """What turns did outside of the transcript, and can be undone with a rewind; or such an undo."""
+
+    what: str
+    """In a few words: `2 changes`."""
+    undo: Callable[[], Awaitable[Sequence[str]]]
+    """Returns messages for the user, one a line."""
 
 
 class SessionHeader(msgspec.Struct, frozen=True):

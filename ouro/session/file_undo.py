@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -12,6 +12,7 @@ import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import Notice
+from ouro.memory.backend import Undoable
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Checkpoints, Restored, TurnFiles, clean_checkpoints
 from ouro.session.session_tasks import SessionTasks
@@ -23,13 +24,6 @@ UNDONE = "Undone"
 """How the line about what was undone begins; the other lines say what was not."""
 _NAMED = 3
 _CLEAN_EVERY = 86_400.0
-
-
-class UndoableFiles(msgspec.Struct, frozen=True):
-    """The files that some turns changed."""
-
-    what: str
-    undo: Callable[[], Awaitable[Sequence[str]]]
 
 
 class FileUndo(msgspec.Struct, eq=False):
@@ -89,25 +83,25 @@ class FileUndo(msgspec.Struct, eq=False):
         self._last = asyncio.create_task(self._take(moment, self._number, self._last), name="checkpoint")
         return self._last
 
-    async def find(self, number: int) -> UndoableFiles | None:
+    async def find(self, number: int) -> Undoable | None:
         """What the turns since message `number` of the current branch did to files; None if nothing."""
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
         return await self._undoable(turns, self.checkpoints.undo, UNDONE)
 
-    async def find_undone(self, numbers: Collection[int]) -> UndoableFiles | None:
+    async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
         """What was undone of the turns that began with these messages; None if nothing."""
         turns = await self._turns(lambda turn: bool(turn.undone), numbers)
         return await self._undoable(turns, self.checkpoints.redo, "Changed again")
 
     async def _undoable(
         self, turns: list[TurnFiles], change: Callable[[list[TurnFiles]], Restored], verb: str
-    ) -> UndoableFiles | None:
+    ) -> Undoable | None:
         changed = {found.path for turn in turns for found in await asyncio.to_thread(self.checkpoints.changes, turn)}
 
         async def carry_out() -> Sequence[str]:
             return _describe_restored(await asyncio.to_thread(change, turns), verb)
 
-        return UndoableFiles(plural(len(changed), "file"), carry_out) if changed else None
+        return Undoable(plural(len(changed), "file"), carry_out) if changed else None
 
     async def diff(self, number: int) -> str:
         """What changed since before message `number`, also by others; empty if nothing. Raises UsageError."""

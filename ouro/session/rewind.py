@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.memory.backend import RewindRecord, RewindScope
+from ouro.memory.backend import RewindRecord, RewindScope, Undoable
 from ouro.memory.manager import MemoryManager
 from ouro.messages import SHELL_NOTE, Image
 from ouro.session.file_undo import FileUndo
@@ -57,26 +57,14 @@ class Rewound(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-class Undoable(Protocol):
-    """What turns did outside of the transcript, and can be undone with a rewind; or such an undo."""
-
-    @property
-    def what(self) -> str: ...  # in a few words: `2 changes`
-
-    @property
-    def undo(self) -> Callable[[], Awaitable[Sequence[str]]]: ...  # returns messages for the user
-
-
 class Undoer(Protocol):
     """Finds what can be undone, and done again, in one scope: files, long-term memory."""
 
     async def find(self, number: int) -> Undoable | None:
         """What turns did since a message of the current branch."""
-        ...
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
         """What was undone of the turns that began with these messages."""
-        ...
 
 
 class Rewind(msgspec.Struct, frozen=True, eq=False):
@@ -136,7 +124,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
         """What can be undone together with the messages from `number` on, by scope, in a few words."""
-        return {scope: found.what for scope, found in (await self._undoable(number, self.undoers)).items()}
+        return {scope: found.what for scope, found in (await self._undoable(self.undoers, number)).items()}
 
     async def can_redo(self, end: int | None = None) -> Mapping[RewindScope, str]:
         """What can be done again, by scope, in a few words.
@@ -161,9 +149,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """
         self._check()
         entry = self._entry(number)
-        undoable = await self._undoable(number, scopes)
+        undoable = await self._undoable(scopes, number)
         if conversation:
-            await self._go(await self._before(entry), ("conversation", *undoable))
+            await self._go(await self._before(entry), undoable)
         elif not undoable:
             raise UsageError("Nothing was changed there.")
         notices = await _carry_out(undoable, "undone")
@@ -202,7 +190,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         if number not in {branch.number for branch in self.branches()}:
             raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
         redoable = await self._redoable(number, scopes)
-        await self._go(number, ("conversation", *redoable))
+        await self._go(number, redoable)
         return await _carry_out(redoable, "done again")
 
     async def undo(self, scopes: Collection[RewindScope] = _FILES, *, conversation: bool = True) -> Rewound:
@@ -223,7 +211,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         if not (returns or redoable):
             raise UsageError("There is nothing to redo.", commands=["rewind"])
         if end is not None and returns:
-            await self._go(end, ("conversation", *redoable))
+            await self._go(end, redoable)
         return await _carry_out(redoable, "done again")
 
     def _redo_end(self) -> int | None:
@@ -240,6 +228,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         ahead = () if end is None else transcript.ahead(end)
         numbers = {entry.number for entry in (*transcript.entries, *ahead)}
         return await self._found(scopes, lambda undoer: undoer.find_undone(numbers))
+
+    async def _undoable(self, scopes: Collection[RewindScope], number: int) -> dict[RewindScope, Undoable]:
+        return await self._found(scopes, lambda undoer: undoer.find(number))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, or the part before message `number`; return the id of the copy, empty if that is empty."""
@@ -261,12 +252,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             await self.memory.pager.earlier(1)
         return self.memory.transcript.before(entry.number)
 
-    async def _go(self, number: int, scopes: Sequence[RewindScope] = ("conversation",)) -> None:
-        await self.memory.record(RewindRecord(number, self.memory.now(), tuple(scopes)))
+    async def _go(self, number: int, undoable: Mapping[RewindScope, Undoable]) -> None:
+        await self.memory.record(RewindRecord(number, self.memory.now(), ("conversation", *undoable)))
         self.on_change()
-
-    async def _undoable(self, number: int, scopes: Collection[RewindScope]) -> dict[RewindScope, Undoable]:
-        return await self._found(scopes, lambda undoer: undoer.find(number))
 
     async def _found(
         self, scopes: Collection[RewindScope], find: Callable[[Undoer], Awaitable[Undoable | None]]

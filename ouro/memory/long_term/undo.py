@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import OuroError
+from ouro.memory.backend import Undoable
 from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, UNDOES, Commit, UndoResult
 from ouro.utils.text import plural
 
@@ -53,13 +53,6 @@ def undo_commit(editor: MemoryEditor, commit: str, hunk: int = 0, *, rewind: int
     )
 
 
-class LearnedChanges(msgspec.Struct, frozen=True):
-    what: str
-    """`2 changes`."""
-    undo: Callable[[], Awaitable[Sequence[str]]]
-    """Returns messages for the user, one a line."""
-
-
 class MemoryRewind:
     """Finds the commits of the turns that a rewind removes, and undoes them turn by turn."""
 
@@ -67,7 +60,7 @@ class MemoryRewind:
         self._memory = memory
         self._manager = manager
 
-    async def find(self, number: int) -> LearnedChanges | None:
+    async def find(self, number: int) -> Undoable | None:
         """The changes of memory since message `number` on the current branch; None if there are none."""
         made = await asyncio.to_thread(self._commits)
         commits = [
@@ -75,9 +68,9 @@ class MemoryRewind:
         ]
         if not commits:
             return None
-        return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number))
+        return Undoable(plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number))
 
-    async def find_undone(self, numbers: Collection[int]) -> LearnedChanges | None:
+    async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
         """What rewinds to before these messages have undone in memory; None if nothing."""
         made = await asyncio.to_thread(self._commits)
         gone = {name for commit in made for name in commit.trailers.get(UNDOES, "").split()}
@@ -89,7 +82,7 @@ class MemoryRewind:
             done = len(again) - len(messages)
             return [*([f"Memory: {plural(done, 'change')} again."] if done else []), *messages]
 
-        return LearnedChanges(plural(len(again), "change"), undo) if again else None
+        return Undoable(plural(len(again), "change"), undo) if again else None
 
     async def _undo_each(self, commits: Sequence[Commit], what: str, rewind: int) -> list[str]:
         """Undo commits with their turns; returns why one could not be."""
