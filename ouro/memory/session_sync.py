@@ -7,6 +7,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
 
@@ -31,8 +32,15 @@ from ouro.memory.sessions.session_file import (
     set_tail_aside,
     split,
 )
-from ouro.memory.sessions.session_folders import OUTPUTS, SUBAGENTS, SessionFolders, folder_names, write_output
-from ouro.memory.sessions.session_reader import read_first_record, read_header
+from ouro.memory.sessions.session_folders import (
+    OUTPUTS,
+    SUBAGENTS,
+    SessionFolders,
+    folder_names,
+    read_first_record,
+    read_header,
+    write_output,
+)
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.log import log
@@ -272,8 +280,7 @@ class SessionSync:
 
     def _take(self, session_id: str, local: _Local, other: _Theirs) -> None:
         """Append what is new there; replace the file where it was edited there."""
-        lock = SessionLock(local.folder)
-        try:
+        with closing(SessionLock(local.folder)):
             if _read_mark(local.folder) != local.mark:
                 raise SessionInUse(f"Session {session_id[:8]} has just changed.")
             with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
@@ -287,15 +294,13 @@ class SessionSync:
             if not is_longer:
                 rewrite_file(local.folder, FILE_NAME, header + theirs)
             _write_outputs(local.folder, self._remote.read(other.outputs))
-        finally:
-            lock.release()
         self._note(session_id, other, local.folder, local.parent)
 
     def _fork(self, session_id: str, local: _Local, other: _Theirs, body: bytes) -> None:
         """Keep what was said here as a copy with another id; the session is then the one of the remote."""
         if _read_mark(local.folder) != local.mark:
             raise SessionInUse(f"Session {session_id[:8]} has just changed.")
-        SessionLock(local.folder).release()  # raises SessionInUse: then there is no copy either
+        SessionLock(local.folder).close()  # raises SessionInUse: then there is no copy either
         header = replace(read_header(local.folder), id=str(uuid.uuid4()), created_at=timestamp())
         last = max(map(number_of, split(body)[0]), default=0)
         fork = frame_record(dump(msgspec.to_builtins(ForkRecord(session_id, last, timestamp()))))

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -51,11 +51,18 @@ from ouro.memory.sessions.session_file import (
     split,
     sync_folder,
 )
-from ouro.memory.sessions.session_folders import OUTPUTS, SessionFolders, keep_image, keep_text, link_outputs, not_found
+from ouro.memory.sessions.session_folders import (
+    OUTPUTS,
+    SessionFolders,
+    keep_image,
+    keep_text,
+    link_outputs,
+    not_found,
+    read_header,
+)
 from ouro.memory.sessions.session_reader import (
     ParsedSession,
     read_all_records,
-    read_header,
     read_page,
     read_session,
     refuse_newer,
@@ -101,17 +108,18 @@ class YamlFileMemoryStore(MemoryStore):
             folder = await asyncio.to_thread(self._folders.make, header)
             lock = await asyncio.to_thread(SessionLock, folder)
             try:
-                await append(folder, lambda _place: dump(header_data(header)).encode(), create=True)
+                await asyncio.to_thread(append, folder, lambda _place: dump(header_data(header)).encode(), create=True)
                 await asyncio.to_thread(sync_folder, self._root)
                 file = await asyncio.to_thread(OpenFile, folder)
             except BaseException:
-                lock.release()
+                lock.close()
                 (folder / FILE_NAME).unlink(missing_ok=True)
                 raise
         self._open[header.id] = _OpenSession(folder, lock, file)
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
-        await self._create_whole(header, records)
+        with _saving(self._root):
+            await asyncio.to_thread(self._write_whole, header, records)
 
     async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
         source = await self._find(source_id)
@@ -121,7 +129,8 @@ class YamlFileMemoryStore(MemoryStore):
         copied, last = await asyncio.to_thread(_copied, data, number, source.name)
         now = timestamp()
         records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
-        await self._create_whole(header, records, copied, source)
+        with _saving(self._root):
+            await asyncio.to_thread(self._write_whole, header, records, copied, source)
 
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
         held = self._opened(session_id)
@@ -153,10 +162,10 @@ class YamlFileMemoryStore(MemoryStore):
                 found = await _read_to_write(folder, reach)
                 file = None if found.session.read_only else await asyncio.to_thread(OpenFile, folder)
         except BaseException:
-            lock.release()
+            lock.close()
             raise
         if file is None:
-            lock.release()
+            lock.close()
         else:
             places = {number: record.offset for record, number in found.messages}
             self._open[session_id] = _OpenSession(folder, lock, file, places)
@@ -192,12 +201,8 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def delete_session(self, session_id: str) -> None:
         folder = await self._find(session_id)
-        lock = await asyncio.to_thread(SessionLock, folder)
-        try:
-            with _saving(folder):
-                await asyncio.to_thread(self._folders.move_to_trash, folder)
-        finally:
-            lock.release()
+        with closing(await asyncio.to_thread(SessionLock, folder)), _saving(folder):
+            await asyncio.to_thread(self._folders.move, folder, self._folders.trash)
 
     async def list_deleted(self) -> list[SessionInfo]:
         return await asyncio.to_thread(session_index.list_infos, self._folders.trash)
@@ -205,7 +210,7 @@ class YamlFileMemoryStore(MemoryStore):
     async def restore_session(self, session_id: str) -> None:
         folder = await asyncio.to_thread(self._folders.find, session_id, deleted=True)
         with _saving(folder):
-            await asyncio.to_thread(self._folders.restore, folder)
+            await asyncio.to_thread(self._folders.move, folder, self._root)
 
     async def purge_session(self, session_id: str) -> None:
         folder = await asyncio.to_thread(self._folders.find, session_id, deleted=True)
@@ -215,7 +220,7 @@ class YamlFileMemoryStore(MemoryStore):
     async def close_session(self, session_id: str) -> None:
         held = self._open.pop(session_id, None)
         if held is not None:
-            held.lock.release()
+            held.lock.close()
             held.file.close()
 
     async def save_cost(self, record: CostRecord) -> None:
@@ -245,12 +250,8 @@ class YamlFileMemoryStore(MemoryStore):
     async def repair_session(self, session_id: str) -> tuple[str, ...]:
         """Move damaged parts to another file and keep the rest. Returns the actions, one line each."""
         folder = await self._find(session_id)
-        lock = await asyncio.to_thread(SessionLock, folder)
-        try:
-            with _reading(folder):
-                return await asyncio.to_thread(repair, folder, self._mask)
-        finally:
-            lock.release()
+        with closing(await asyncio.to_thread(SessionLock, folder)), _reading(folder):
+            return await asyncio.to_thread(repair, folder, self._mask)
 
     async def rebuild_index(self, progress: Progress | None = None) -> int:
         """Rebuild the index of sessions from their files. Returns their number."""
@@ -275,7 +276,9 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def _append(self, held: _OpenSession, record: Record) -> int:
         with _saving(held.folder):
-            return await append(
+            # One hop to a worker thread in all: each costs as much as the write itself.
+            return await asyncio.to_thread(
+                append,
                 held.folder,
                 lambda place: self._encoded(record, held.folder, held.places, place).encode(),
                 known=held.file,
@@ -299,23 +302,17 @@ class YamlFileMemoryStore(MemoryStore):
         self._open[header.id] = _OpenSession(held.folder, lock, file, places)
         held.file.close()
         if lock is not held.lock:
-            held.lock.release()
+            held.lock.close()
         return beside
 
     def _encoded(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> str:
         data = record_data(record, self._mask, partial(keep_image, folder), partial(keep_text, folder))
-        if isinstance(record, CompactionRecord):
-            data |= _bytes_back(record, places, offset)
+        if isinstance(record, CompactionRecord) and record.kept and places.keys() >= set(record.kept):
+            data[BYTES_BACK] = [offset - places[number] for number in record.kept]
         return dump(data)
 
-    async def _create_whole(
-        self, header: SessionHeader, records: Iterable[Record], copied: bytes = b"", source: Path | None = None
-    ) -> None:
-        with _saving(self._root):
-            await asyncio.to_thread(self._write_whole, header, records, copied, source)
-
     def _write_whole(
-        self, header: SessionHeader, records: Iterable[Record], copied: bytes, source: Path | None
+        self, header: SessionHeader, records: Iterable[Record], copied: bytes = b"", source: Path | None = None
     ) -> None:
         """Write a session into a hidden folder, with the bytes and outputs of a source; then let it appear. Blocks."""
         with self._folders.making(header) as (folder, _):
@@ -335,20 +332,18 @@ class YamlFileMemoryStore(MemoryStore):
                 os.fsync(descriptor)
 
 
-def _bytes_back(record: CompactionRecord, places: Mapping[int, int], place: int) -> dict[str, list[int]]:
-    """The distance of each kept message before the compaction, in bytes; None if an offset is unknown."""
-    known = [places[number] for number in record.kept if number in places]
-    return {BYTES_BACK: [place - offset for offset in known]} if known and len(known) == len(record.kept) else {}
-
-
 async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     """Read a session to write to it: an incomplete last record is removed, messages without a number get one."""
     found = await read_session(folder, reach)
     if found.session.read_only:
         return found
-    saved = await asyncio.to_thread(_remove_tail, folder)
+
+    def remove_tail() -> Path | None:
+        with open_private(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
+            return set_tail_aside(folder, descriptor)
+
     notices = found.session.notices
-    if saved is not None:
+    if (saved := await asyncio.to_thread(remove_tail)) is not None:
         notices += (f"The incomplete record was moved to {saved}.",)
     if unnumbered := without_number(found.messages):
         numbers = [number for _, number in found.messages]
@@ -356,11 +351,6 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
         await asyncio.to_thread(number_messages, folder, unnumbered, max(numbers) + 1)
         found = await read_session(folder, reach)
     return replace(found, session=replace(found.session, notices=notices))
-
-
-def _remove_tail(folder: Path) -> Path | None:
-    with open_private(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
-        return set_tail_aside(folder, descriptor)
 
 
 def _copied(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:

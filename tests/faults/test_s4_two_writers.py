@@ -28,15 +28,13 @@ HOLD = """
     sys.stdin.read()
 """
 APPEND = """
-    import asyncio, sys
+    import sys
     from pathlib import Path
     from ouro.memory.sessions.session_file import append
-    async def fill():
-        for number in range(200):
-            text = f"{sys.argv[2]}-{number}\\n" + "  more of it\\n" * (number * 7 % 50)
-            record = f"message: {number}\\nrole: user\\ntext: |-\\n  {text}".encode()
-            await append(Path(sys.argv[1]), lambda _place: record)
-    asyncio.run(fill())
+    for number in range(200):
+        text = f"{sys.argv[2]}-{number}\\n" + "  more of it\\n" * (number * 7 % 50)
+        record = f"message: {number}\\nrole: user\\ntext: |-\\n  {text}".encode()
+        append(Path(sys.argv[1]), lambda _place: record)
 """
 
 
@@ -142,7 +140,7 @@ def test_s4_the_lock_file_of_a_dead_process_does_not_lock(root):
     folder = next(root.glob("2*"))
     (folder / "lock").write_text("1 2020-01-01T00:00:00.000Z\n")
 
-    SessionLock(folder).release()
+    SessionLock(folder).close()
 
 
 def test_s4_a_child_of_a_killed_process_holds_the_lock_only_until_it_runs_its_program(root):
@@ -155,7 +153,7 @@ def test_s4_a_child_of_a_killed_process_holds_the_lock_only_until_it_runs_its_pr
         lock.flush()
         child = subprocess.Popen(["sleep", "0.3"], pass_fds=[lock.fileno()])
 
-    SessionLock(folder).release()
+    SessionLock(folder).close()
 
     assert child.wait() == 0
 
@@ -164,6 +162,6 @@ def test_s4_a_released_session_can_be_opened_while_a_child_is_being_started(root
     """A process between fork and exec has a copy of every descriptor."""
     lock = SessionLock(root)
     copy = os.dup(lock._descriptor)
-    lock.release()
-    SessionLock(root).release()
+    lock.close()
+    SessionLock(root).close()
     os.close(copy)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from contextlib import aclosing
 from pathlib import Path
 
@@ -173,7 +174,7 @@ async def test_x5_a_line_of_one_s_own_that_cannot_be_saved_is_shown_and_said(rep
     session, _ = await opened(repository, "Hello.")
     assert [event async for event in session.send("hi")]
 
-    async def full(*_, **_options):
+    def full(*_, **_options):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ouro.memory.yaml_backend.append", full)
@@ -200,20 +201,20 @@ async def test_x5_a_session_that_could_not_be_put_together_is_not_held_open(repo
 
 
 async def test_x5_an_interrupt_while_one_of_two_words_is_saved_loses_neither(repository, monkeypatch):
-    going, saving, saved = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    going, saving, saved = asyncio.Event(), threading.Event(), threading.Event()
     session, _ = await opened(repository, ScriptedReply("So far ", hold=going.wait), "Fine.")
     append = yaml_backend.append
 
-    async def slow(folder, encode, **how):
+    def slow(folder, encode, **how):
         if b"the first" in encode(0):
             saving.set()
-            await saved.wait()
-        return await append(folder, encode, **how)
+            saved.wait(10)
+        return append(folder, encode, **how)
 
     monkeypatch.setattr(yaml_backend, "append", slow)
 
     async def interrupt():
-        await saving.wait()
+        await asyncio.to_thread(saving.wait, 10)
         session.interrupt()
         saved.set()
 

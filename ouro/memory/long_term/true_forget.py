@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-from contextlib import ExitStack, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -160,8 +160,7 @@ class TrueForget:
         try:
             if (folder / FILE_NAME).exists():
                 refuse_newer(folder)
-            with ExitStack() as stack:
-                stack.callback(SessionLock(folder).release)
+            with closing(SessionLock(folder)):
                 for path in found:
                     if path.name == FILE_NAME:
                         self._clean_records(folder, report)

@@ -8,7 +8,6 @@ has none. There is no checksum, because users may edit a session with any editor
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import re
@@ -175,23 +174,16 @@ def frame_record(text: str) -> bytes:
     return START + text.encode() + END[1:]
 
 
-async def append(
-    folder: Path, encode: Callable[[int], bytes], *, create: bool = False, known: OpenFile | None = None
-) -> int:
-    """Append one record in one write and flush it. Returns the offset where it begins.
+def append(folder: Path, encode: Callable[[int], bytes], *, create: bool = False, known: OpenFile | None = None) -> int:
+    """Append one record in one write and flush it. Returns the offset where it begins. Blocks.
 
     A tail without an end mark is moved to a `.torn` file first. A record that cannot be written whole is removed again.
-    One hop to a worker thread in all: each costs as much as the write itself.
 
     Args:
         encode: returns the record that begins at an offset.
         create: the file must not exist yet.
         known: the file that the session has open. Raises SessionLost if it is no longer that one.
     """
-    return await asyncio.to_thread(_append, folder, encode, create, known)
-
-
-def _append(folder: Path, encode: Callable[[int], bytes], create: bool, known: OpenFile | None) -> int:
     flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
     try:
         descriptor = _open_checked(folder, FILE_NAME, flags)
@@ -373,7 +365,7 @@ def read_records(descriptor: int, start: int, end: int, window: int = 8 << 20) -
 
 
 class SessionLock:
-    """Locks a session until `release`. Raises SessionInUse, which names the process that holds the lock."""
+    """Locks a session until `close`. Raises SessionInUse, which names the process that holds the lock."""
 
     def __init__(self, folder: Path) -> None:
         self._descriptor = _open_checked(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)
@@ -389,7 +381,7 @@ class SessionLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()} {timestamp()}\n".encode(), 0)
 
-    def release(self) -> None:
+    def close(self) -> None:
         unlock(self._descriptor)
 
     def _lock(self) -> None:

@@ -8,16 +8,17 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from ouro.errors import SaveFailed, SessionError, SessionNotFound
+from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFound
 from ouro.memory.backend import SessionHeader
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import header_from
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     LOCK_NAME,
+    RawRecord,
     SessionLock,
     open_private,
     read_file,
@@ -47,6 +48,9 @@ _MAKING = 60.0
 _SWEPT, _SWEPT_OF_TEMPORARY = 1_000, 50
 """The newest sessions that are swept: older ones were by earlier starts. A thousand may be begun in one day."""
 _ID = late_pattern(r"[0-9A-Za-z-]{1,64}")
+MAX_RECORD = 32 << 20
+HEADER_WITHIN = 1 << 20
+_REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file and keeps the rest."
 
 
 class SessionFolders:
@@ -91,7 +95,7 @@ class SessionFolders:
         """A hidden folder to write a whole session into, and the folder that it is at the end of the block."""
         ensure_private_dir(self.root)
         final = self._free(header)
-        unfinished = self.root / f"{_UNFINISHED}{final.name}.{os.getpid()}.{os.urandom(4).hex()}"
+        unfinished = self._unfinished(final.name)
         unfinished.mkdir(mode=0o700)
         try:
             yield unfinished, final
@@ -102,13 +106,16 @@ class SessionFolders:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
 
-    def move_to_trash(self, folder: Path) -> None:
-        ensure_private_dir(self.trash)
-        self._move(folder, self.trash)
-
-    def restore(self, folder: Path) -> None:
-        """Move a session out of the trash."""
-        self._move(folder, self.root)
+    def move(self, folder: Path, to: Path) -> None:
+        """Move a session into the trash, or out of it."""
+        ensure_private_dir(to)
+        target = to / folder.name
+        if os.path.lexists(target):
+            # Two sessions of a day with the same id prefix, or an earlier deletion.
+            target = to / f"{folder.name[:10]}_{_id_of(folder) or os.urandom(4).hex()}"
+        folder.rename(target)
+        sync_folder(to)
+        sync_folder(folder.parent)
 
     def remove(self, folder: Path) -> None:
         """Remove a session that is in the trash."""
@@ -146,19 +153,17 @@ class SessionFolders:
             return
         if FILE_NAME in names and len(split(read_file(folder))[0]) > 1:
             return  # read without its lock, which writes to the disk: 1 ms for each short session at each start
-        lock = SessionLock(folder)
-        try:
+        with closing(SessionLock(folder)), suppress(BadYamlError, BadRecordError):
             records, tail = split(read_file(folder)) if FILE_NAME in names else ([], b"")
             if len(records) <= 1 and not tail:
                 for record in records:
                     header_from(load(record.data))  # a damaged one may have been more
-                doomed = self.root / f"{_UNFINISHED}{folder.name}.{os.getpid()}.{os.urandom(4).hex()}"
+                doomed = self._unfinished(folder.name)
                 folder.rename(doomed)
                 shutil.rmtree(doomed)
-        except (BadYamlError, BadRecordError):
-            pass
-        finally:
-            lock.release()
+
+    def _unfinished(self, name: str) -> Path:
+        return self.root / f"{_UNFINISHED}{name}.{os.getpid()}.{os.urandom(4).hex()}"
 
     def _free(self, header: SessionHeader) -> Path:
         day = header.created_at[:10]
@@ -169,15 +174,6 @@ class SessionFolders:
             if _id_of(folder) == header.id:
                 break
         raise SaveFailed(f"Session {header.id} exists already.")
-
-    def _move(self, folder: Path, to: Path) -> None:
-        target = to / folder.name
-        if os.path.lexists(target):
-            # Two sessions of a day with the same id prefix, or an earlier deletion.
-            target = to / f"{folder.name[:10]}_{_id_of(folder) or os.urandom(4).hex()}"
-        folder.rename(target)
-        sync_folder(to)
-        sync_folder(folder.parent)
 
 
 def is_named_after(folder: str, session_id: str) -> bool:
@@ -216,6 +212,32 @@ def session_files(root: Path) -> dict[str, os.stat_result]:
         with suppress(OSError):
             files[name] = os.stat(f"{root}/{name}/{FILE_NAME}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
     return files
+
+
+def read_header(folder: Path) -> SessionHeader:
+    """Raises SessionError and OSError. Blocks."""
+    with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        return read_first_record(descriptor, folder / FILE_NAME)[1]
+
+
+def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
+    """Raises SessionDamaged where it is no header."""
+    records = split(read_range(descriptor, 0, 1 << 12))[0] or split(read_range(descriptor, 0, HEADER_WITHIN))[0]
+    if not records:
+        raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)
+    try:
+        return records[0], header_from(load_record(records[0]))
+    except (BadYamlError, BadRecordError) as error:
+        raise SessionDamaged(f"{path} cannot be read: {error}.", _REPAIR_HINT) from error
+
+
+def load_record(record: RawRecord) -> object:
+    """The plain data of a record. Raises BadRecordError, BadYamlError."""
+    if not record.is_whole:
+        raise BadRecordError("its end mark is missing")
+    if len(record.data) > MAX_RECORD:
+        raise BadRecordError(f"it has over {MAX_RECORD >> 20} MB")
+    return load(record.data)
 
 
 def keep_image(folder: Path, image: Image) -> str:
@@ -291,8 +313,6 @@ def _is_alive(name: str) -> bool:
 def _id_of(folder: Path) -> str:
     """The id in a session's header; empty where it cannot be read."""
     try:
-        with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            blocks, _ = split(read_range(descriptor, 0, 1 << 14))
-        return header_from(load(blocks[0].data)).id if blocks else ""
-    except (OSError, SessionError, BadYamlError, BadRecordError):
+        return read_header(folder).id
+    except (OSError, SessionError):
         return ""

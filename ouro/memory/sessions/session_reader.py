@@ -36,7 +36,6 @@ from ouro.memory.serialization import (
     ReadRecord,
     UnknownRecordError,
     bytes_back_in,
-    header_from,
     record_from,
 )
 from ouro.memory.sessions.session_file import (
@@ -55,7 +54,7 @@ from ouro.memory.sessions.session_file import (
     read_records,
     split,
 )
-from ouro.memory.sessions.session_folders import fetch_output
+from ouro.memory.sessions.session_folders import HEADER_WITHIN, fetch_output, load_record, read_first_record
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.late_pattern import late_pattern
 
@@ -68,15 +67,12 @@ MAX_SENT = 16 << 20
 """Bytes of messages that are read to be sent where there is no compaction: more than any context window holds."""
 MAX_SHOWN = 128 << 10
 """Bytes of messages that are read before the first screen is drawn; the rest follows."""
-MAX_RECORD = 32 << 20
 MAX_BRANCH_BYTES = 4 << 20
 """Bytes of messages on branches that are loaded too."""
 MIN_SHOWN = 40
 """Messages that a screen shows at once, where there are so many."""
-_HEADER_WITHIN = 1 << 20
 _FORMAT = late_pattern(rb"\bformat: *[\"']?([^\s,}\"']+)")
 _MAX_NOTICES = 3
-_REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file and keeps the rest."
 
 
 class ParsedSession(msgspec.Struct, frozen=True):
@@ -139,19 +135,13 @@ async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
         yield _SessionReader(folder, file, header, (first.offset + first.size, end), tail)
 
 
-def read_header(folder: Path) -> SessionHeader:
-    """Blocks."""
-    with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        return read_first_record(descriptor, folder / FILE_NAME)[1]
-
-
 def refuse_newer(folder: Path) -> None:
     """Raises SessionDamaged for a session of a newer ouro: whatever this one does not know must not be changed. Blocks.
 
     The format is looked for in the bytes: the header of a newer ouro may be one that this one cannot read.
     """
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        records, _ = split(read_range(descriptor, 0, _HEADER_WITHIN))
+        records, _ = split(read_range(descriptor, 0, HEADER_WITHIN))
     found = _FORMAT.search(records[0].data) if records and kind_of(records[0]) == "session" else None
     if found and (not found[1].isdigit() or int(found[1]) > FORMAT):
         written = found[1].decode("utf-8", "replace")[:20]
@@ -181,13 +171,13 @@ def is_readable(record: RawRecord, folder: Path) -> bool:
 
 def read_record(record: RawRecord, folder: Path) -> ReadRecord:
     """A record of the session in `folder`. Raises as `record_from`, and BadYamlError. Blocks."""
-    return record_from(_data(record), partial(fetch_output, folder))
+    return record_from(load_record(record), partial(fetch_output, folder))
 
 
 def parse_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record | None:
     """The parsed record; None where it cannot be read. Blocks."""
     try:
-        return record_from(_data(record), fetch).record
+        return record_from(load_record(record), fetch).record
     except (BadYamlError, BadRecordError, UnknownRecordError):
         return None
 
@@ -302,7 +292,7 @@ class _SessionReader:
         records: list[Record] = []
         for source in sources:
             try:
-                read = record_from(_data(source), self._fetch)
+                read = record_from(load_record(source), self._fetch)
             except UnknownRecordError as error:
                 self._findings.kinds[str(error)] += 1
             except (BadYamlError, BadRecordError) as error:
@@ -314,24 +304,6 @@ class _SessionReader:
                     self._messages.append((source, read.record.number))
                 records.append(read.record)
         return tuple(records)
-
-
-def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
-    records = split(read_range(descriptor, 0, 1 << 12))[0] or split(read_range(descriptor, 0, _HEADER_WITHIN))[0]
-    if not records:
-        raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)
-    try:
-        return records[0], header_from(_data(records[0]))
-    except (BadYamlError, BadRecordError) as error:
-        raise SessionDamaged(f"{path} cannot be read: {error}.", _REPAIR_HINT) from error
-
-
-def _data(record: RawRecord) -> object:
-    if not record.is_whole:
-        raise BadRecordError("its end mark is missing")
-    if len(record.data) > MAX_RECORD:
-        raise BadRecordError(f"it has over {MAX_RECORD >> 20} MB")
-    return load(record.data)
 
 
 def _join_counts(names: Counter[str]) -> str:
