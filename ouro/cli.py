@@ -326,7 +326,7 @@ def run_full_screen(
     except BaseException:
         frame.restore()
         raise
-    return run_tui(open_session, request, message, look, frame, save_theme=save_theme, open_catalog=open_catalog)
+    return run_tui(open_session, request, message, frame, save_theme=save_theme, open_catalog=open_catalog)
 
 
 def look_in(folder: Path) -> Look:

@@ -152,4 +152,4 @@ if __name__ == "__main__":
     start_log()
     if SCENARIO == "resized":
         resize_while_the_size_is_read()
-    raise SystemExit(run_tui(open_session, OpenRequest(), "", LOOK, FRAME))
+    raise SystemExit(run_tui(open_session, OpenRequest(), "", FRAME))

@@ -10,7 +10,7 @@ from pathlib import Path
 from fakes.fake_session import FakeSession, opener
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
-from ouro.frontends.tui.session_start import SessionStart
+from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session import OpenRequest
 

@@ -19,10 +19,10 @@ from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import AGAIN_QUITS, THEMES, Look, make_theme
+from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog
 from ouro.frontends.tui.screens.sheet import HelpSheet, Picker
-from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
 from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
@@ -101,7 +101,7 @@ class OuroApp(App[int], inherit_bindings=False):
     def on_descendant_focus(self) -> None:
         """Start reading keys: now a widget can receive them."""
         if isinstance(self._driver, TerminalDriver):
-            self._driver.listen()
+            self._driver.listens.set()
 
     def on_app_focus(self) -> None:
         self.conversation.reports_focus = True

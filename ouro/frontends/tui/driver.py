@@ -45,18 +45,16 @@ class TerminalDriver(LinuxDriver):
     - It handles changes of size in order. LinuxDriver's signal handler interrupts itself, and an older size may win.
     """
 
-    def __init__(self, app: App[Any], *, frame: FirstFrame | None, output: TextIO, **options: Any) -> None:
+    def __init__(self, app: App[Any], *, frame: FirstFrame, output: TextIO, **options: Any) -> None:
         super().__init__(app, **options)
         self._file = _Outlet(output)  # type: ignore[assignment]
         self._loop = asyncio.get_running_loop()
         self._frame = frame
-        self._held: list[str] | None = None if frame is None else []
+        self._held: list[str] | None = []
         self.is_lent = False
         """Whether another program has the terminal."""
-        self._listens = Event()
-
-    def listen(self) -> None:
-        self._listens.set()
+        self.listens = Event()
+        """Set when a widget can receive keys."""
 
     def write(self, data: str) -> None:
         if self.is_lent and self._writer_thread is None:
@@ -81,11 +79,10 @@ class TerminalDriver(LinuxDriver):
         if callable(resized := signal.getsignal(signal.SIGWINCH)):
             self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)
         self.write(_MODIFIED_KEYS)
-        if self._frame is not None:  # Textual saved the modes of the first frame, not the user's
-            self.attrs_before = self._frame.attributes
+        self.attrs_before = self._frame.attributes  # Textual saved the modes of the first frame, not the user's
 
     def stop_application_mode(self) -> None:
-        if self._frame is not None and self._held is not None:
+        if self._held is not None:
             self._frame.take_keys()  # ended before there was a prompt
         self.take_over()
         self.write(_PLAIN_KEYS)
@@ -113,9 +110,9 @@ class TerminalDriver(LinuxDriver):
             for event in parser.tick():
                 self.process_message(event)
 
-        while not self._listens.wait(_EXIT_WAIT) and not self.exit_event.is_set():
+        while not self.listens.wait(_EXIT_WAIT) and not self.exit_event.is_set():
             pass
-        if self._frame is not None and not self.exit_event.is_set():
+        if not self.exit_event.is_set():
             keys, rest = self._frame.take_keys()
             if (theme := self._frame.look.theme) in THEMES:  # the terminal may have answered after the app was created
                 self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)

@@ -11,7 +11,10 @@ import os
 import signal
 import sys
 import termios
+import threading
 import time
+from codecs import getincrementaldecoder
+from select import select
 from typing import Any
 
 from ouro.frontends.tui.look import (
@@ -27,7 +30,7 @@ from ouro.frontends.tui.look import (
     has_true_color,
     placeholder,
 )
-from ouro.frontends.tui.type_ahead import SECOND_CTRL_C, LineEditor, TypeAhead, has_usual_keys
+from ouro.frontends.tui.type_ahead import SECOND_CTRL_C, LineEditor, has_usual_keys
 from ouro.utils.text import clean
 
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
@@ -39,22 +42,27 @@ _LFLAG, _IFLAG, _CC = 3, 0, 6
 
 
 class FirstFrame:
-    """The first frame in the terminal, with what is typed.
+    """The first frame in the terminal. A thread reads keys and shows what is typed, until the keys are taken.
 
     Args:
         attributes: the terminal's modes before, to be restored.
+        typed: what was typed before.
     """
 
-    def __init__(self, attributes: list[Any], picture: _Picture, typed: bytes) -> None:
+    def __init__(self, look: Look, size: tuple[int, int], attributes: list[Any], typed: bytes) -> None:
         self.attributes = attributes
         self.has_left = False
         """The user has quit."""
-        self._picture = picture
-        self._editor = LineEditor(follows=has_usual_keys(picture.look.keys))
-        self._type_ahead = TypeAhead(typed, self._editor, self._show, self._leave)
-        self.take_message = self._type_ahead.take_message
-        self.take_keys = self._type_ahead.take_keys
+        self._picture = _Picture(look, *size)
+        self._editor = LineEditor(follows=has_usual_keys(look.keys))
+        self._decoder = getincrementaldecoder("utf-8")(errors="replace")
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._readable, self._written = os.pipe()
         _restore_at_signals(self)
+        _write(_ENTER_SCREEN + (ASK_BACKGROUND if look.theme == "auto" else "") + self._picture.empty())
+        self._thread = threading.Thread(target=self._read, args=[typed], name="type-ahead", daemon=True)
+        self._thread.start()
 
     @property
     def look(self) -> Look:
@@ -63,32 +71,61 @@ class FirstFrame:
         is_known = look.theme == "auto" and self._editor.theme
         return dataclasses.replace(look, theme=self._editor.theme) if is_known else look
 
-    def start(self) -> None:
-        """Draw, and read keys from now on."""
-        _write(_ENTER_SCREEN + (ASK_BACKGROUND if self.look.theme == "auto" else "") + self._picture.empty())
-        self._type_ahead.start()
+    def take_message(self) -> str:
+        """As `LineEditor.take_message`."""
+        with self._lock:
+            return self._editor.take_message()
+
+    def take_keys(self) -> tuple[list[tuple[float, str]], bytes]:
+        """Stop reading. Returns the time and input of each key, and the bytes of a character that is not complete."""
+        if not self._is_stopped:
+            self._stop_drawing()
+            os.write(self._written, b"x")
+            self._thread.join()
+            os.close(self._written)
+            os.close(self._readable)
+        rest, _ = self._decoder.getstate()
+        self._decoder.reset()
+        return self._editor.take_keys(), rest
 
     def restore(self) -> None:
         """Leave the alternate screen and restore the modes of the terminal. May be called twice."""
-        self._type_ahead.stop()
-        with contextlib.suppress(OSError):  # the terminal is gone: nothing is left to restore
-            os.write(1, _LEAVE_SCREEN.encode())
-        self.restore_modes()
+        self._stop_drawing()
+        _restore(self.attributes)
 
     def restore_modes(self) -> None:
         _restore_modes(self.attributes)
 
-    def _show(self, editor: LineEditor) -> None:
+    def _stop_drawing(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+
+    def _read(self, typed: bytes) -> None:
+        while True:
+            with self._lock:
+                self._editor.feed(self._decoder.decode(typed), time.monotonic())
+                if typed and self._editor.follows and not self._is_stopped:
+                    self._show()
+            if self._editor.leaves:
+                self.has_left = True
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+            if self._readable in select([0, self._readable], [], [])[0]:
+                return
+            try:
+                typed = os.read(0, 65536)
+            except OSError:  # the terminal is gone; Textual notices, too
+                return
+            if not typed:
+                return
+
+    def _show(self) -> None:
         again = ""
         if (look := self.look) is not self._picture.look:
             self._picture = _Picture(look, *self._picture.size)
             again = self._picture.empty()
-        with contextlib.suppress(OSError):  # as above
-            _write(again + self._picture.typed(editor))
-
-    def _leave(self) -> None:
-        self.has_left = True
-        os.kill(os.getpid(), signal.SIGINT)
+        with contextlib.suppress(OSError):  # the terminal is gone; Textual notices, too
+            _write(again + self._picture.typed(self._editor))
 
 
 def can_draw() -> bool:
@@ -113,16 +150,10 @@ def draw(look: Look) -> FirstFrame:
         raise OSError(*error.args) from error
     try:
         width, height = (size or usual for size, usual in zip(os.get_terminal_size(1), (80, 24), strict=True))
+        return FirstFrame(look, (width, height), attributes, typed)
     except OSError:
-        _restore_modes(attributes)
+        _restore(attributes)
         raise
-    frame = FirstFrame(attributes, _Picture(look, width, height), typed)
-    try:
-        frame.start()
-    except OSError:
-        frame.restore()
-        raise
-    return frame
 
 
 def _write(text: str) -> None:
@@ -131,8 +162,14 @@ def _write(text: str) -> None:
         data = data[os.write(1, data) :]
 
 
+def _restore(attributes: list[Any]) -> None:
+    with contextlib.suppress(OSError):  # the terminal is gone: nothing is left to restore
+        os.write(1, _LEAVE_SCREEN.encode())
+    _restore_modes(attributes)
+
+
 def _restore_modes(attributes: list[Any]) -> None:
-    with contextlib.suppress(termios.error):  # the terminal is gone: nothing is left to restore
+    with contextlib.suppress(termios.error):  # as above
         termios.tcsetattr(0, termios.TCSANOW, attributes)
 
 

@@ -16,10 +16,10 @@ from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import THEMES
+from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet, Picker, Sheet
-from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session.opening import OpenRequest, Part, open_interactively
 from ouro.session.turn_queue import Draft, TurnQueue

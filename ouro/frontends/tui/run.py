@@ -1,4 +1,4 @@
-"""run_tui: runs the full screen, from the first frame to the line that says how to resume."""
+"""run_tui: the full screen, from the first frame to the line that says how to resume; SessionStart: its session."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
-from ouro.errors import DemoRequested
-from ouro.frontends.tui.first_frame import FirstFrame
-from ouro.frontends.tui.look import Look
-from ouro.frontends.tui.session_start import OpenSession, SessionStart
+from ouro.errors import DemoRequested, OuroError
+from ouro.session.opening import PICK, OpenRequest
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
+    from ouro.events import Event
     from ouro.frontends.tui.app import OuroApp
+    from ouro.frontends.tui.first_frame import FirstFrame
     from ouro.frontends.tui.screens.session_picker import GetCatalog
-    from ouro.session import OpenRequest
+    from ouro.session import Session
 
+OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
+
+OPEN_TIMEOUT = 0.5
+"""Seconds that Textual waits for the session, and for a first request."""
+SEND_TIMEOUT = 0.1
+"""Seconds that Textual waits for the first answer, so that its import does not delay the request."""
 TURN_TIMEOUT = 0.8
 """Seconds that an interrupted turn has to end."""
 CLOSE_TIMEOUT = 0.7
@@ -38,17 +44,102 @@ TAIL_LINES = 24
 """Lines of the transcript that stay in the terminal at the end."""
 
 
+class SessionStart:
+    """Opens the session and sends what was already typed, so that the request does not wait for Textual.
+
+    Args:
+        message: a first message of the command line.
+        take_message: returns the first message that was entered, and not again; empty if there is none.
+    """
+
+    def __init__(
+        self,
+        open_session: OpenSession,
+        request: OpenRequest,
+        message: str = "",
+        take_message: Callable[[], str] = str,
+    ) -> None:
+        self.request = request
+        self.message = message
+        """The message that is still to be sent."""
+        self.typed = ""
+        """The typed message that was sent."""
+        self._open_session = open_session
+        self._take_message = take_message
+        self._opening: asyncio.Future[Session] | None = None
+        self._turn: AsyncGenerator[Event, None] | None = None
+
+    async def begin(self) -> None:
+        """Open a session and send the first message, unless the user has to be asked something."""
+        if self.request.resume == PICK:
+            return
+        opening = self._opening = asyncio.ensure_future(self._open_session(self.request))
+        await asyncio.wait([opening], timeout=OPEN_TIMEOUT)
+        if not opening.done() or opening.cancelled() or opening.exception() or opening.result().resumed is not None:
+            return
+        if self.message.startswith(("/", "#", "!")):
+            return
+        if not self.message:
+            self.message = self.typed = self._take_message()
+        if self.message:
+            events = opening.result().send(self.message)
+            self.message = ""
+            heads = []
+            for timeout in (OPEN_TIMEOUT, SEND_TIMEOUT):  # until the message is on disk; until the answer begins
+                heads.append(asyncio.ensure_future(anext(events)))
+                await asyncio.wait(heads[-1:], timeout=timeout)
+                if not heads[-1].done():
+                    break
+            self._turn = _chain(heads, events)
+
+    async def open(self, request: OpenRequest) -> Session:
+        """As `open_session`; the first call returns the session that was begun."""
+        opening, self._opening = self._opening, None
+        return await (opening or self._open_session(request))
+
+    def take_turn(self) -> AsyncGenerator[Event, None] | None:
+        """Return the events of the turn that was begun; None the second time."""
+        turn, self._turn = self._turn, None
+        return turn
+
+    async def close(self) -> None:
+        """Close the session, unless it was taken by `open`."""
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return
+        opening.cancel()
+        with suppress(OuroError, OSError, asyncio.CancelledError):
+            session = await opening
+            if (turn := self.take_turn()) is not None:
+                await turn.aclose()
+            await session.close()
+
+
+async def _chain(
+    heads: Sequence[asyncio.Future[Event]], events: AsyncGenerator[Event, None]
+) -> AsyncGenerator[Event, None]:
+    """The events of `heads`, which were requested before, and then the rest of `events`."""
+    async with aclosing(events):
+        for head in heads:
+            try:
+                event = await head
+            except StopAsyncIteration:
+                return
+            yield event
+        async for event in events:
+            yield event
+
+
 def run_tui(
     open_session: OpenSession,
     request: OpenRequest,
     first_message: str,
-    look: Look,
-    frame: FirstFrame | None = None,
+    frame: FirstFrame,
     *,
     save_theme: Callable[[str], None] | None = None,
     open_catalog: GetCatalog | None = None,
 ) -> int:
-    """Run the full screen, from the first frame if it was drawn already; returns the exit code.
+    """Run the full screen, from the first frame on; returns the exit code.
 
     Args:
         save_theme: writes a theme into the settings.
@@ -65,41 +156,43 @@ def run_tui(
         gc.freeze()  # modules are never freed: the garbage collector need not visit them
         gc.set_threshold(50_000, 20, 20)  # a long collection would be visible
         driver = partial(TerminalDriver, frame=frame, output=terminal)
-        shown = look if frame is None else frame.look
-        return OuroApp(start, shown, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
+        return OuroApp(start, frame.look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
 
-    start = SessionStart(open_session, request, first_message, frame.take_message if frame else str)
+    start = SessionStart(open_session, request, first_message, frame.take_message)
     try:
         with _standard_error_in_log() as terminal:
             app = asyncio.run(_run(start, make_app, frame))
     except BaseException:
-        if frame is not None:
-            frame.restore()
+        frame.restore()
         raise
     if isinstance(app, int):
-        if frame is not None:
-            frame.restore()
+        frame.restore()
         return app
-    if frame is not None:
-        frame.restore_modes()
+    frame.restore_modes()
     if isinstance(app.failure, DemoRequested):
         return subprocess.call([sys.executable, "-m", "ouro", "demo"])
     _print_end(app)
     return app.return_value if app.return_value is not None else app.return_code or 0
 
 
-async def _run(start: SessionStart, make_app: Callable[[], OuroApp], frame: FirstFrame | None) -> OuroApp | int:
+async def _run(start: SessionStart, make_app: Callable[[], OuroApp], frame: FirstFrame) -> OuroApp | int:
     """Run the app to its end; returns the exit code if it ends before there is an app."""
     app: OuroApp | None = None
     loop, code = asyncio.get_running_loop(), 0
     opening = asyncio.ensure_future(start.begin())
 
+    def force_end() -> None:
+        frame.restore()
+        os._exit(code)
+
     def end(number: int) -> None:
         nonlocal code
-        code = 0 if frame is not None and frame.has_left else 128 + number
+        code = 0 if frame.has_left else 128 + number
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
             return  # Ctrl+C reaches all processes of the terminal, but is meant for the editor or pager
-        _end_by_force(frame, code)
+        timer = threading.Timer(EXIT_TIMEOUT, force_end)
+        timer.daemon = True
+        timer.start()
         if app is None:
             opening.cancel()
             return
@@ -133,19 +226,6 @@ def _warm_up() -> None:
     # Modules stay: visiting them in a collection would stop the screen for 40 ms. Freeze only once: objects that are
     # frozen later, such as a question panel or a closed session, would never be freed.
     gc.freeze()
-
-
-def _end_by_force(frame: FirstFrame | None, code: int) -> None:
-    """End after EXIT_TIMEOUT, whatever hangs."""
-
-    def force() -> None:
-        if frame is not None:
-            frame.restore()
-        os._exit(code)
-
-    timer = threading.Timer(EXIT_TIMEOUT, force)
-    timer.daemon = True
-    timer.start()
 
 
 def _print_end(app: OuroApp) -> None:

@@ -1,14 +1,10 @@
-"""TypeAhead: reads keys until Textual is imported; LineEditor: applies them to the text of the prompt."""
+"""LineEditor: applies the keys that come before Textual is imported to the text of the prompt."""
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import time
-from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
-from select import select
+from collections.abc import Mapping, Sequence
 
 from ouro.frontends.tui.look import BACKGROUND_ANSWER, theme_for
 
@@ -133,73 +129,3 @@ class LineEditor:
         if message := self.text.strip():
             self._messages.append((message, len(self._keys)))
             self.text, self._has_paste = "", False
-
-
-class TypeAhead:
-    """Reads keys in a thread, until they are taken.
-
-    Args:
-        typed: what was typed before.
-        editor: handles what is read.
-        show: draws the prompt; called after each change.
-        leave: called once, when the user quits.
-    """
-
-    def __init__(
-        self, typed: bytes, editor: LineEditor, show: Callable[[LineEditor], None], leave: Callable[[], None]
-    ) -> None:
-        self._editor = editor
-        self._show = show
-        self._leave = leave
-        self._decoder = getincrementaldecoder("utf-8")(errors="replace")
-        self._lock = threading.Lock()
-        self._is_stopped = False
-        self._readable, self._written = os.pipe()
-        self._thread = threading.Thread(target=self._read, args=[typed], name="type-ahead", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def take_message(self) -> str:
-        """As `LineEditor.take_message`."""
-        with self._lock:
-            return self._editor.take_message()
-
-    def take_keys(self) -> tuple[list[tuple[float, str]], bytes]:
-        """Stop reading. Returns the time and input of each key, and the bytes of a character that is not complete."""
-        if not self._is_stopped:
-            self.stop()
-            os.write(self._written, b"x")
-            self._thread.join()
-            os.close(self._written)
-            os.close(self._readable)
-        rest, _ = self._decoder.getstate()
-        self._decoder.reset()
-        return self._editor.take_keys(), rest
-
-    def stop(self) -> None:
-        """Stop drawing."""
-        with self._lock:
-            self._is_stopped = True
-
-    def _read(self, typed: bytes) -> None:
-        while not self._handle(typed):
-            ready, _, _ = select([0, self._readable], [], [])
-            if self._readable in ready:
-                return
-            try:
-                typed = os.read(0, 65536)
-            except OSError:  # the terminal is gone; Textual notices, too
-                return
-            if not typed:
-                return
-
-    def _handle(self, typed: bytes) -> bool:
-        """Handle input; return whether the user has quit."""
-        with self._lock:
-            self._editor.feed(self._decoder.decode(typed), time.monotonic())
-            if typed and self._editor.follows and not self._is_stopped:
-                self._show(self._editor)
-        if self._editor.leaves:
-            self._leave()
-        return self._editor.leaves

@@ -10,7 +10,7 @@ from ouro.errors import TrustNeeded
 from ouro.events import Prompted, TextDelta, TurnFinished
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
-from ouro.frontends.tui.session_start import SessionStart
+from ouro.frontends.tui.run import SessionStart
 from ouro.session import Draft, OpenRequest
 from ouro.session.opening import PICK
 
@@ -72,7 +72,7 @@ async def test_a_session_that_is_not_used_is_closed():
 
 
 async def test_an_opening_that_takes_long_holds_up_nothing(monkeypatch):
-    monkeypatch.setattr("ouro.frontends.tui.session_start.OPEN_TIMEOUT", 0.01)
+    monkeypatch.setattr("ouro.frontends.tui.run.OPEN_TIMEOUT", 0.01)
     session, ready = FakeSession(), asyncio.Event()
 
     async def open_late(_request):
