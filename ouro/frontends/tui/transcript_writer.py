@@ -17,6 +17,7 @@ from ouro.messages import Message, Text, Thinking
 
 _COMPACTION = "compaction"
 """The key of a running compaction among the cards of tool calls."""
+_COMPACTION_TITLE = "compact the session"
 
 
 def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
@@ -43,25 +44,29 @@ class TranscriptWriter:
 
     def show(self, event: Event) -> None:
         """Show one event; events of other widgets are ignored."""
+        view = self._transcript
         match event:
             case events.Prompted():
                 names = [image.name or image.media_type for image in event.images]
-                self._transcript.add(UserMessage(event.text, names, self._transcript.outputs_key))
+                view.add(UserMessage(event.text, names, view.outputs_key))
             case events.TextDelta():
                 self._stream(AnswerBlock, event.text)
             case events.ThinkingDelta():
                 self._stream(ThinkingBlock, event.text)
             case events.Replied():
-                self._end_reply(event.message)
+                if not self._reply:
+                    self._show_message(event.message)
+                self._end_reply()
             case events.Retrying():
-                self._show_retry(event)
+                view.discard(*self._reply)
+                self._reply = []
+                self._end_reply()
+                self._retry = RetryBlock(event, view.clock)
+                view.add(self._retry)
             case events.ToolStarted():
-                card = self._card(event.call.id)
-                card.rename(event.title)
-                self._transcript.update(card)
+                self._card(event.call.id).rename(event.title)
             case events.ToolProgress():
                 self._card(event.call_id).append(event.text)
-                self._transcript.update(self._card(event.call_id))
             case events.SubagentProgress():
                 self._show_subagent(event)
             case events.PermissionAsked():
@@ -70,29 +75,34 @@ class TranscriptWriter:
             case events.QuestionClosed():
                 self._wait(self._asked.pop(event.question_id, ""), False)
             case events.ToolFinished():
-                self._finish(event)
+                self._finish(event.call_id, event.name, event.display, event.failed, event.seconds)
             case events.Compacting():
-                self._compacting(event)
+                card = self._card(_COMPACTION, _COMPACTION_TITLE)
+                if event.parts > 1 and not event.written:
+                    card.append(f"part {event.part} of {event.parts}\n")
             case events.Compacted():
-                self._compacted(event)
+                receipt = Display(describe_compaction(event), Plain(compaction_receipt(event), "markdown"))
+                self._finish(_COMPACTION, _COMPACTION_TITLE, receipt)
             case events.Notice():
-                self._end_compaction()
+                self._stop_cards([_COMPACTION])
                 self._notice(event)
             case events.TurnFinished():
-                self._end_turn()
+                self._end_reply()
+                self._stop_cards(list(self._cards))
                 self._notice(event)
             case events.NotesRecalled():
-                self._notice(event, f" · {key}" if (key := self._transcript.receipt_key) else "")
+                self._notice(event, f" · {view.receipt_key}" if view.receipt_key else "")
             case events.NoteKept():
                 self._notice(event)
             case events.CoreChanged():
                 self._notice(event)
                 if event.display.body is not None:
-                    self._transcript.add(DisplayBlock(event.display))
+                    view.add(DisplayBlock(event.display))
             case events.QuestionAsked() | events.TodosChanged() | events.UsageUpdated() | events.Titled():
-                pass
+                return
             case _:
                 assert_never(event)
+        view.draw_soon()
 
     def _show_subagent(self, event: events.SubagentProgress) -> None:
         card = self._cards.get(event.call_id)
@@ -102,30 +112,10 @@ class TranscriptWriter:
         doing = event.state if event.state in ("thinking", "answering") else ""
         used = event.figures if event.calls else ""
         card.note(" · ".join(filter(None, (doing, used))), event.activity, is_waiting=event.state == "waiting")
-        self._transcript.update(card)
 
     def _notice(self, event: Event, hint: str = "") -> None:
         if found := notice_of(event):
             self._transcript.add(NoticeBlock(found[0] + hint, found[1]))
-
-    def _compacting(self, event: events.Compacting) -> None:
-        is_new = _COMPACTION not in self._cards
-        card = self._card(_COMPACTION, "compact the session")
-        if event.parts > 1 and not event.written:
-            card.append(f"part {event.part} of {event.parts}\n")
-        if not is_new:
-            self._transcript.update(card)
-
-    def _compacted(self, event: events.Compacted) -> None:
-        card = self._card(_COMPACTION, "compact the session")
-        card.finish(Display(describe_compaction(event), Plain(compaction_receipt(event), "markdown")), False)
-        self._transcript.update(card)
-        del self._cards[_COMPACTION]
-
-    def _end_compaction(self) -> None:
-        if (card := self._cards.pop(_COMPACTION, None)) is not None:
-            card.stop()
-            self._transcript.update(card)
 
     def _stream(self, kind: type[AnswerBlock] | type[ThinkingBlock], text: str) -> None:
         block = self._reply[-1] if self._reply else None
@@ -136,19 +126,18 @@ class TranscriptWriter:
             self._reply.append(block)
             view.add(block)
         block.append(text)
-        self._transcript.update(block)
 
     def _close_streams(self) -> None:
         for block in self._reply:
             block.close()
-            self._transcript.update(block)
 
-    def _end_reply(self, message: Message) -> None:
-        if not self._reply:
-            self._show_message(message)
+    def _end_reply(self) -> None:
+        """End the streams of a model call, and remove the notice of its retry."""
         self._close_streams()
         self._reply = []
-        self._drop_retry()
+        if self._retry is not None:
+            self._transcript.discard(self._retry)
+            self._retry = None
 
     def _show_message(self, message: Message) -> None:
         for part in message.parts:
@@ -157,43 +146,23 @@ class TranscriptWriter:
             elif isinstance(part, Thinking) and part.text.strip():
                 self._transcript.add(ThinkingBlock(part.text, key=self._transcript.outputs_key))
 
-    def _show_retry(self, event: events.Retrying) -> None:
-        self._transcript.discard(*self._reply)
-        self._reply = []
-        self._drop_retry()
-        self._retry = RetryBlock(event, self._transcript.clock)
-        self._transcript.add(self._retry)
-
-    def _drop_retry(self) -> None:
-        if self._retry is not None:
-            self._transcript.discard(self._retry)
-            self._retry = None
-
-    def _card(self, call_id: str, title: str = "") -> ToolCard:
-        card = self._cards.get(call_id)
-        if card is None:
-            card = self._cards[call_id] = ToolCard(
-                title or "tool", self._transcript.clock, self._transcript.outputs_key
-            )
-            self._transcript.add(card)
-        return card
+    def _card(self, call_id: str, title: str = "tool") -> ToolCard:
+        if call_id not in self._cards:
+            self._cards[call_id] = ToolCard(title, self._transcript.clock, self._transcript.outputs_key)
+            self._transcript.add(self._cards[call_id])
+        return self._cards[call_id]
 
     def _wait(self, call_id: str, is_waiting: bool) -> None:
         if (card := self._cards.get(call_id)) is not None:
             card.wait(is_waiting)
-            self._transcript.update(card)
 
-    def _finish(self, event: events.ToolFinished) -> None:
-        card = self._card(event.call_id, event.name)
-        card.finish(event.display, event.failed, event.seconds)
-        self._transcript.update(card)
-        del self._cards[event.call_id]
+    def _finish(
+        self, call_id: str, title: str, display: Display, failed: bool = False, seconds: float | None = None
+    ) -> None:
+        self._card(call_id, title or "tool").finish(display, failed, seconds)
+        del self._cards[call_id]
 
-    def _end_turn(self) -> None:
-        self._close_streams()
-        self._reply = []
-        for card in self._cards.values():
-            card.stop()
-            self._transcript.update(card)
-        self._cards.clear()
-        self._drop_retry()
+    def _stop_cards(self, call_ids: Iterable[str]) -> None:
+        for call_id in call_ids:
+            if (card := self._cards.pop(call_id, None)) is not None:
+                card.stop()

@@ -27,6 +27,10 @@ class TranscriptBlock(ABC):
     """Whether there is no blank line between it and another such block."""
     gap = False
     """Whether a blank line precedes it; set by the transcript."""
+    has_changed = True
+    """Whether it has changed since the last frame."""
+    is_measured = False
+    """Whether its height is known, not estimated; set by the transcript."""
 
     def __init__(self) -> None:
         self.last_lines: list[StyledLine] = []
@@ -48,6 +52,7 @@ class TranscriptBlock(ABC):
     def invalidate(self) -> None:
         """Draw again when it is next shown."""
         self._is_drawn = False
+        self.has_changed = True
 
     def forget(self) -> None:
         self._is_drawn = False
@@ -82,7 +87,6 @@ class BlockList:
         self.blocks: list[TranscriptBlock] = []
         self._places: dict[TranscriptBlock, int] = {}
         self._heights = HeightIndex()
-        self._measured: list[bool] = []
         self._drawn: OrderedDict[TranscriptBlock, None] = OrderedDict()
         self._palette = palette
         self._width = 80  # until it is drawn
@@ -105,7 +109,7 @@ class BlockList:
         self._places[block] = len(self.blocks)
         self.blocks.append(block)
         self._heights.append(block.estimate(self._width))
-        self._measured.append(False)
+        block.is_measured = False
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
         self._rebuild([*blocks, *self.blocks])
@@ -120,13 +124,15 @@ class BlockList:
             self._drawn.pop(block, None)
         self._rebuild(remaining)
 
-    def update(self, block: TranscriptBlock) -> int | None:
-        """Draw a changed block if it was drawn before; return the number of the first changed line."""
-        place = self._places.get(block)
-        if place is None:
-            return None
+    def draw_changed(self) -> int | None:
+        """Draw the changed blocks that were drawn before; returns the number of the first changed line."""
+        changed = [self._update(place, block) for place, block in enumerate(self.blocks) if block.has_changed]
+        return changed[0] if changed else None
+
+    def _update(self, place: int, block: TranscriptBlock) -> int:
+        block.has_changed = False
         top = self._heights.top(place)
-        if not self._measured[place]:  # not shown yet: drawing can wait
+        if not block.is_measured:  # not shown yet: drawing can wait
             self._heights.set(place, block.estimate(self._width))
             return top
         before = block.last_lines
@@ -139,7 +145,7 @@ class BlockList:
         grown = 0
         place = self._heights.find(top)
         while place < len(self.blocks) and self._heights.top(place) < top + grown + height:
-            if not self._measured[place]:
+            if not self.blocks[place].is_measured:
                 above = self._heights.top(place) < top + grown
                 before = self._heights[place]
                 self._draw(place)
@@ -158,7 +164,7 @@ class BlockList:
         place = len(self.blocks)
         while place and height > 0:
             place -= 1
-            if not self._measured[place]:
+            if not self.blocks[place].is_measured:
                 self._draw(place)
             height -= self._heights[place]
 
@@ -185,15 +191,14 @@ class BlockList:
     def height(self, block: TranscriptBlock) -> int:
         return self._heights[self._places[block]]
 
-    def remeasure(self, blocks: Sequence[TranscriptBlock]) -> None:
-        """Estimate the heights of folded or opened blocks again."""
+    def fold(self, blocks: Iterable[TranscriptBlock], is_open: bool) -> None:
         for block in blocks:
-            place = self._places[block]
-            self._measured[place] = False
-            self._heights.set(place, block.estimate(self._width))
+            block.set_open(is_open)
+            block.is_measured = False
+            self._heights.set(self._places[block], block.estimate(self._width))
 
     def _rebuild(self, blocks: Sequence[TranscriptBlock]) -> None:
-        self.blocks, self._places, self._heights, self._measured = [], {}, HeightIndex(), []
+        self.blocks, self._places, self._heights = [], {}, HeightIndex()
         for block in blocks:
             self.add(block)
 
@@ -208,7 +213,7 @@ class BlockList:
     def _draw(self, place: int) -> list[StyledLine]:
         lines = self._lines(self.blocks[place])
         self._heights.set(place, len(lines))
-        self._measured[place] = True
+        self.blocks[place].is_measured = True
         return lines
 
 

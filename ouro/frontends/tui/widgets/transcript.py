@@ -75,7 +75,7 @@ class TranscriptView(LineScroll):
     def add(self, block: TranscriptBlock, *, start: TranscriptBlock | None = None) -> None:
         """Add a block. If all from `start` on is longer than the screen, scroll to `start`."""
         self._blocks.add(block)
-        self._frames.add(block)
+        self._frames.ask()
         if start is None or not self.following:
             return
         self._frames.draw()
@@ -93,12 +93,12 @@ class TranscriptView(LineScroll):
     def blocks(self) -> Sequence[TranscriptBlock]:
         return self._blocks.blocks
 
-    def update(self, block: TranscriptBlock) -> None:
-        self._frames.add(block)
+    def draw_soon(self) -> None:
+        """Draw the blocks that have changed with the next frame."""
+        self._frames.ask()
 
     def discard(self, *blocks: TranscriptBlock) -> None:
         self._blocks.remove(blocks)
-        self._frames.drop(blocks)
         if self._seen is not None and self._seen[0] in blocks:
             self._seen = None
         self._frames.ask()
@@ -230,7 +230,8 @@ class TranscriptView(LineScroll):
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
-        self._frames.start()
+        self.set_interval(_TICK, self._tick)
+        self._frames.ask()
 
     def on_resize(self) -> None:
         self._restyle()
@@ -296,9 +297,15 @@ class TranscriptView(LineScroll):
             line = mark_span(line, match.span(), found)
         return line
 
-    def _draw(self, blocks: Sequence[TranscriptBlock]) -> None:
-        changed = [line for block in blocks if (line := self._blocks.update(block)) is not None]
-        self._arrange(min(changed, default=None))
+    def _draw(self) -> None:
+        self._arrange(self._blocks.draw_changed())
+
+    def _tick(self) -> None:
+        moving = [block for block in self._blocks.blocks if block.is_moving]
+        for block in moving:
+            block.invalidate()
+        if moving:
+            self._frames.ask()
 
     def _arrange(self, changed: int | None = None) -> None:
         """Update size and position, and draw again from the line `changed` on."""
@@ -351,9 +358,7 @@ class TranscriptView(LineScroll):
         """Open or fold blocks, without moving `keep`, or else the line on top."""
         top = self.scroll_offset.y
         place = self._blocks.block_at(top) if keep is None else (keep, top - self._blocks.top(keep))
-        for block in blocks:
-            block.set_open(is_open)
-        self._blocks.remeasure(blocks)
+        self._blocks.fold(blocks, is_open)
         if keep is not None:
             self._remember_end()
             self.following = False
@@ -375,34 +380,16 @@ class TranscriptView(LineScroll):
 
 
 class FrameScheduler:
-    """Collects changed blocks, and draws them together in one frame."""
+    """Draws all changes since the last frame together in one frame."""
 
-    def __init__(self, owner: Widget, draw: Callable[[Sequence[TranscriptBlock]], None]) -> None:
+    def __init__(self, owner: Widget, draw: Callable[[], None]) -> None:
         self._owner = owner
         self._draw = draw
-        self._changed: dict[TranscriptBlock, None] = {}
-        self._moving: dict[TranscriptBlock, None] = {}
         self._timer: Timer | None = None
         self._cost = 0.0
 
-    def start(self) -> None:
-        """Begin to draw: the owner is mounted."""
-        self._owner.set_interval(_TICK, self._tick)
-        self.ask()
-
-    def add(self, block: TranscriptBlock) -> None:
-        self._changed[block] = None
-        if block.is_moving:
-            self._moving[block] = None
-        self.ask()
-
-    def drop(self, blocks: Sequence[TranscriptBlock]) -> None:
-        for block in blocks:
-            self._changed.pop(block, None)
-            self._moving.pop(block, None)
-
     def ask(self) -> None:
-        """Draw soon, even if no block changed."""
+        """Draw soon, once the owner is mounted."""
         if self._timer is None and self._owner.is_mounted:
             self._timer = self._owner.set_timer(max(MIN_FRAME, self._cost * REST_FACTOR), self.draw)
 
@@ -411,13 +398,5 @@ class FrameScheduler:
             self._timer.stop()
             self._timer = None
         started = perf_counter()
-        changed, self._changed = list(self._changed), {}
-        self._draw(changed)
+        self._draw()
         self._cost = perf_counter() - started
-
-    def _tick(self) -> None:
-        for block in list(self._moving):
-            if not block.is_moving:
-                del self._moving[block]
-            block.invalidate()
-            self.add(block)
