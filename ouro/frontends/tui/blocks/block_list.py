@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -29,8 +29,11 @@ class TranscriptBlock(ABC):
     """Whether a blank line precedes it; set by the transcript."""
     has_changed = True
     """Whether it has changed since the last frame."""
+    place = 0
+    """Its place among all blocks; set by the transcript, as are the next two."""
+    height = 0
     is_measured = False
-    """Whether its height is known, not estimated; set by the transcript."""
+    """Whether the height is known, not estimated."""
 
     def __init__(self) -> None:
         self.last_lines: list[StyledLine] = []
@@ -85,15 +88,25 @@ class BlockList:
 
     def __init__(self, palette: Palette) -> None:
         self.blocks: list[TranscriptBlock] = []
-        self._places: dict[TranscriptBlock, int] = {}
-        self._heights = HeightIndex()
+        self._tops = [0]
         self._drawn: OrderedDict[TranscriptBlock, None] = OrderedDict()
         self._palette = palette
         self._width = 80  # until it is drawn
 
     @property
+    def tops(self) -> Sequence[int]:
+        """The first line of each block, and the number of all lines.
+
+        A change near the end, as in a stream, computes only the last sums again.
+        """
+        start = len(self._tops) - 1
+        if start < len(self.blocks):
+            self._tops[start:] = accumulate((block.height for block in self.blocks[start:]), initial=self._tops[start])
+        return self._tops
+
+    @property
     def total(self) -> int:
-        return self._heights.top(len(self.blocks))
+        return self.tops[-1]
 
     def restyle(self, width: int, palette: Palette) -> None:
         """Use another width or other colours; blocks are drawn again when they are shown."""
@@ -106,10 +119,9 @@ class BlockList:
     def add(self, block: TranscriptBlock) -> None:
         last = self.blocks[-1] if self.blocks else None
         block.gap = last is not None and not (last.is_compact and block.is_compact)
-        self._places[block] = len(self.blocks)
+        block.place = len(self.blocks)
         self.blocks.append(block)
-        self._heights.append(block.estimate(self._width))
-        block.is_measured = False
+        self._estimate(block)
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
         self._rebuild([*blocks, *self.blocks])
@@ -126,47 +138,46 @@ class BlockList:
 
     def draw_changed(self) -> int | None:
         """Draw the changed blocks that were drawn before; returns the number of the first changed line."""
-        changed = [self._update(place, block) for place, block in enumerate(self.blocks) if block.has_changed]
+        changed = [self._update(block) for block in self.blocks if block.has_changed]
         return changed[0] if changed else None
 
-    def _update(self, place: int, block: TranscriptBlock) -> int:
+    def _update(self, block: TranscriptBlock) -> int:
         block.has_changed = False
-        top = self._heights.top(place)
+        top = self.top(block)
         if not block.is_measured:  # not shown yet: drawing can wait
-            self._heights.set(place, block.estimate(self._width))
+            self._estimate(block)
             return top
         before = block.last_lines
-        lines = self._draw(place)
+        lines = self._draw(block)
         pairs = enumerate(zip(before, lines, strict=False))
         return top + next((n for n, (old, new) in pairs if old is not new), min(len(before), len(lines)))
 
     def settle(self, top: int, height: int) -> int:
         """Draw the `height` lines from `top`; return by how many lines the part above `top` has grown."""
         grown = 0
-        place = self._heights.find(top)
-        while place < len(self.blocks) and self._heights.top(place) < top + grown + height:
-            if not self.blocks[place].is_measured:
-                above = self._heights.top(place) < top + grown
-                before = self._heights[place]
-                self._draw(place)
-                grown += self._heights[place] - before if above else 0
-            place += 1
+        for block in self.blocks[bisect_right(self.tops, top) - 1 :]:
+            if self.top(block) >= top + grown + height:
+                break
+            if not block.is_measured:
+                above = self.top(block) < top + grown
+                before = block.height
+                self._draw(block)
+                grown += block.height - before if above else 0
         return grown
 
     def draw_ahead(self, top: int, height: int) -> None:
         """Draw the page above the line `top`, which is likely to be shown next, without moving anything."""
-        place = self._heights.find(max(0, top - height))
-        while place < len(self.blocks) and self._heights.top(place) < top:
-            self._lines(self.blocks[place])
-            place += 1
+        first = bisect_right(self.tops, max(0, top - height)) - 1
+        for block in self.blocks[first : bisect_left(self.tops, top)]:
+            self._lines(block)
 
     def settle_end(self, height: int) -> None:
-        place = len(self.blocks)
-        while place and height > 0:
-            place -= 1
-            if not self.blocks[place].is_measured:
-                self._draw(place)
-            height -= self._heights[place]
+        for block in reversed(self.blocks):
+            if height <= 0:
+                break
+            if not block.is_measured:
+                self._draw(block)
+            height -= block.height
 
     def line(self, number: int) -> StyledLine | None:
         if (found := self.block_at(number)) is None:
@@ -182,23 +193,19 @@ class BlockList:
 
     def block_at(self, number: int) -> tuple[TranscriptBlock, int] | None:
         """The block that has the line `number`, and which of its lines that is."""
-        place = self._heights.find(number)
-        return (self.blocks[place], number - self._heights.top(place)) if place < len(self.blocks) else None
+        place = bisect_right(self.tops, number) - 1
+        return (self.blocks[place], number - self.tops[place]) if place < len(self.blocks) else None
 
     def top(self, block: TranscriptBlock) -> int:
-        return self._heights.top(self._places[block])
-
-    def height(self, block: TranscriptBlock) -> int:
-        return self._heights[self._places[block]]
+        return self.tops[block.place]
 
     def fold(self, blocks: Iterable[TranscriptBlock], is_open: bool) -> None:
         for block in blocks:
             block.set_open(is_open)
-            block.is_measured = False
-            self._heights.set(self._places[block], block.estimate(self._width))
+            self._estimate(block)
 
     def _rebuild(self, blocks: Sequence[TranscriptBlock]) -> None:
-        self.blocks, self._places, self._heights = [], {}, HeightIndex()
+        self.blocks, self._tops = [], [0]
         for block in blocks:
             self.add(block)
 
@@ -210,38 +217,15 @@ class BlockList:
             self._drawn.popitem(last=False)[0].forget()
         return block.lines(self._width, self._palette)
 
-    def _draw(self, place: int) -> list[StyledLine]:
-        lines = self._lines(self.blocks[place])
-        self._heights.set(place, len(lines))
-        self.blocks[place].is_measured = True
+    def _draw(self, block: TranscriptBlock) -> list[StyledLine]:
+        lines = self._lines(block)
+        self._set_height(block, len(lines), is_measured=True)
         return lines
 
+    def _estimate(self, block: TranscriptBlock) -> None:
+        self._set_height(block, block.estimate(self._width), is_measured=False)
 
-class HeightIndex:
-    """Heights and their cumulative sums. A change near the end, as in a stream, recomputes few sums."""
-
-    def __init__(self, heights: Iterable[int] = ()) -> None:
-        self._heights = list(heights)
-        self._tops = [0]
-
-    def __getitem__(self, place: int) -> int:
-        return self._heights[place]
-
-    def append(self, height: int) -> None:
-        self._heights.append(height)
-
-    def set(self, place: int, height: int) -> None:
-        self._heights[place] = height
-        del self._tops[place + 1 :]
-
-    def top(self, place: int) -> int:
-        """The sum of the heights before `place`."""
-        start = len(self._tops) - 1
-        if start < place:
-            self._tops[start:] = accumulate(self._heights[start:place], initial=self._tops[start])
-        return self._tops[place]
-
-    def find(self, line: int) -> int:
-        """The place that contains `line`; the number of heights if it is after the last line."""
-        self.top(len(self._heights))
-        return bisect_right(self._tops, line) - 1
+    def _set_height(self, block: TranscriptBlock, height: int, *, is_measured: bool) -> None:
+        if height != block.height:
+            del self._tops[block.place + 1 :]
+        block.height, block.is_measured = height, is_measured

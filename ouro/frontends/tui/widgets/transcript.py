@@ -350,7 +350,7 @@ class TranscriptView(LineScroll):
             block, within = place
             self._blocks.settle(self._blocks.top(block), self.size.height)
             self._resize_content()
-            top = self._blocks.top(block) + min(within, self._blocks.height(block) - 1) - above
+            top = self._blocks.top(block) + min(within, block.height - 1) - above
             self._jump(max(0, min(top, self.max_scroll_y)))
         self._arrange()
 
@@ -367,7 +367,7 @@ class TranscriptView(LineScroll):
 
     def _remember_end(self) -> None:
         blocks = self._blocks.blocks
-        self._seen = (blocks[-1], self._blocks.height(blocks[-1])) if blocks else None
+        self._seen = (blocks[-1], blocks[-1].height) if blocks else None
 
     def _hint(self) -> str:
         """The number of new lines below, if the user is not at the end."""

@@ -6,9 +6,20 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from ouro.frontends.tui.blocks.block_list import HeightIndex
-from ouro.frontends.tui.blocks.lines import clean_output, crop, fold, indent, join_fitting, text_to_copy, tidy, wrap
+from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
+from ouro.frontends.tui.blocks.lines import (
+    StyledLine,
+    clean_output,
+    crop,
+    fold,
+    indent,
+    join_fitting,
+    text_to_copy,
+    tidy,
+    wrap,
+)
 from ouro.frontends.tui.blocks.markdown import StreamCleaner
+from ouro.frontends.tui.blocks.palette import Palette
 
 PLAIN = Style.null()
 TEXTS = st.text(st.sampled_from("ab cdef  日本語、🎉é-_/x\n"), max_size=80)
@@ -115,18 +126,37 @@ def test_a_stream_of_garbage_leaves_nothing_that_a_terminal_would_obey(text, siz
     assert not set(fed(text, sizes)) & set("\x1b\x07\x9b\x9d\u202e")
 
 
-@given(st.lists(st.integers(0, 5), max_size=40), st.data())
+class Rows(TranscriptBlock):
+    is_compact = True
+
+    def __init__(self, estimated, drawn):
+        super().__init__()
+        self.estimated, self.drawn = estimated, drawn
+
+    def as_markdown(self):
+        return ""
+
+    def _draw(self, width, palette):
+        return [StyledLine([])] * self.drawn
+
+    def _estimate(self, width):
+        return self.estimated
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40), st.data())
 @settings(max_examples=100, deadline=None)
-def test_heights_agree_with_a_plain_sum(heights, data):
-    tree = HeightIndex(heights)
-    for place in data.draw(st.lists(st.integers(0, max(0, len(heights) - 1)), max_size=5)) if heights else []:
-        heights[place] = 3
-        tree.set(place, 3)
-    assert tree.top(len(heights)) == sum(heights)
-    assert [tree.top(place) for place in range(len(heights))] == [sum(heights[:place]) for place in range(len(heights))]
-    owners = [place for place, height in enumerate(heights) for _ in range(height)]
-    assert [tree.find(line) for line in range(sum(heights))] == owners
-    assert tree.find(sum(heights)) == len(heights) or 0 in heights
+def test_the_places_of_blocks_agree_with_a_plain_sum(sizes, data):
+    blocks = BlockList(Palette({}))
+    for size in sizes:
+        blocks.add(Rows(*size))
+    heights = [estimated for estimated, _ in sizes]
+    for place in data.draw(st.lists(st.integers(0, len(sizes) - 1), max_size=5)):
+        blocks.settle(blocks.top(blocks.blocks[place]), 1)
+        heights = [block.drawn if block.is_measured else block.estimated for block in blocks.blocks]
+        assert list(blocks.tops) == [sum(heights[:place]) for place in range(len(heights) + 1)]
+    owners = [(blocks.blocks[place], line) for place, height in enumerate(heights) for line in range(height)]
+    assert [blocks.block_at(line) for line in range(sum(heights))] == owners
+    assert blocks.block_at(sum(heights)) is None
 
 
 def test_of_hints_the_first_and_the_last_stay_and_of_the_others_what_fits():
