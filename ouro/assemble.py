@@ -62,7 +62,7 @@ from ouro.session.session_tasks import SessionTasks
 from ouro.session.titles import Titles
 from ouro.session.todo_plan import find_plan, update_plan_when_loaded
 from ouro.tools.builtin import builtin_tools
-from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
+from ouro.tools.files_seen import FilesSeen
 from ouro.tools.memory_search import SearchMemory
 from ouro.tools.shell import Shell, ShellJobs, tell_orphans
 from ouro.tools.shell_process import Terminals
@@ -343,8 +343,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return self.files_seen_in(self.workspace)
 
     def files_seen_in(self, workspace: Workspace) -> FilesSeen:
-        refuses = no_secrets_in_memory(workspace, self.mask.kind_of_secret)
-        return FilesSeen(refuses, self.memory.recording, self.ground.options.editor)
+        return FilesSeen(workspace, self.mask.kind_of_secret, self.memory.recording, self.ground.options.editor)
 
     @property
     def _opened(self) -> Sequence[long_term.ScopeMemory]:
@@ -372,9 +371,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
         """The system prompt, with long-term memory, and the tools. Blocks."""
         bench = self.workbench
         found = builtin_tools(
-            self.workspace, bench.shell, bench.jobs, self.plan, self.files_seen, self.search,
-            self.permissions.keeps_back,
-        )  # fmt: skip
+            bench.shell, bench.jobs, self.plan, self.files_seen, self.search, self.permissions.keeps_back
+        )
         tools = {
             tool.name: tool for tool in (*found, *self.extensions.tools(self.subagents.run), self.subagents.tool())
         }

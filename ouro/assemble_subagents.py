@@ -77,7 +77,6 @@ def _make_child(
     no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
     permissions = session.permissions.narrow(spec.mode, workspace, no_memory)
     found = builtin_tools(
-        workspace,
         session.shell_in(cwd, jobs, confinement),
         jobs,
         Plan(),

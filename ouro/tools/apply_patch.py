@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -14,11 +13,9 @@ from msgspec.structs import replace
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
-from ouro.safety import Access, Effect
-from ouro.tools.changes import change_of, display_of
-from ouro.tools.files_seen import FileBefore, FilesSeen, FileTool, encode, find, missing_file, store
+from ouro.safety import Access
+from ouro.tools.files_seen import ChangeTool, FileBefore, FilesSeen, change_of, display_of, encode
 from ouro.tools.text_match import TOLERANCES, Lines, find_lines, nearest_lines, reindent_between
-from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text_files import Span, TextFile, save
 
@@ -76,13 +73,14 @@ def parse_patch(text: str) -> list[FilePatch]:
                 raise _wrong(number, line, "expected *** Add File:, *** Update File: or *** Delete File:")
         elif files[-1].kind == "Update":
             _read_update(files[-1], number, line)
-        elif files[-1].kind == "Add" and (line.startswith("+") or _goes_on(lines, number)):
+        # A blank line belongs to the added file where more lines of it follow.
+        elif files[-1].kind == "Add" and (line if line.strip() else lines[number + 1]).startswith("+"):
             files[-1].content.append(line[1:])
         elif line.strip():
-            expected = (
-                "each line of an added file begins with +" if files[-1].kind == "Add" else "expected a file header"
+            is_added = files[-1].kind == "Add"
+            raise _wrong(
+                number, line, "each line of an added file begins with +" if is_added else "expected a file header"
             )
-            raise _wrong(number, line, expected)
     _demand_complete(files)
     return files
 
@@ -96,11 +94,6 @@ def _bounds(lines: list[str]) -> tuple[int, int]:
     if last is None:
         raise _wrong(len(lines) - 1, lines[-1], f"a patch ends with {END}; this one may have been cut off")
     return first, last
-
-
-def _goes_on(lines: list[str], number: int) -> bool:
-    """Whether a blank line belongs to the added file: more lines of it follow."""
-    return not lines[number].strip() and lines[number + 1].startswith("+")
 
 
 def _read_update(file: FilePatch, number: int, line: str) -> None:
@@ -253,18 +246,14 @@ class _Step(msgspec.Struct, frozen=True):
     """The new path, if it moves."""
 
     @property
-    def change(self) -> FileChange:
-        after = None if self.after is None else self.after.text
-        return change_of(self.found.shown, self.found.text, after, self.target.shown if self.target else "")
-
-    @property
     def changes(self) -> list[FileChange]:
         """Its change, after the deletion of a file that it moves over."""
         lost = [change_of(self.target.shown, self.target.text, None)] if self.target and self.target.file else []
-        return [*lost, self.change]
+        after, moved_to = None if self.after is None else self.after.text, self.target.shown if self.target else ""
+        return [*lost, change_of(self.found.shown, self.found.text, after, moved_to)]
 
 
-class ApplyPatch(FileTool[ApplyPatchArgs]):
+class ApplyPatch(ChangeTool[ApplyPatchArgs]):
     """Add, change, move and delete files with one patch. All of the patch is applied, or nothing.
 
     The format:
@@ -292,7 +281,6 @@ class ApplyPatch(FileTool[ApplyPatchArgs]):
     """
 
     name: ClassVar[str] = "apply_patch"
-    effect: ClassVar[Effect] = Effect.WRITE
     Args = ApplyPatchArgs
 
     def title(self, args: ApplyPatchArgs) -> str:
@@ -308,27 +296,13 @@ class ApplyPatch(FileTool[ApplyPatchArgs]):
             return ()  # `run` reports the error and changes nothing
         return tuple(path for file in files for path in (file.path, file.moved_to) if path)
 
-    async def preview(self, args: ApplyPatchArgs) -> Display:
-        return await asyncio.to_thread(self._patch, args, "show", [])
-
-    async def run(self, args: ApplyPatchArgs, ctx: ToolContext) -> ToolResult:
-        notes: list[str] = []
-        display = await asyncio.to_thread(self._patch, args, "write", notes)
-        changes = display.body.changes if isinstance(display.body, Diff) else ()
-        lines = [
-            f"{'A' if change.before is None else 'D' if change.after is None else 'M'} {change.path}"
-            + (f" -> {change.moved_to}" if change.moved_to else "")
-            for change in changes
-        ]
-        return ToolResult("\n".join(["Applied the patch:", *lines, *notes]), display)
-
-    def _patch(self, args: ApplyPatchArgs, access: Access, notes: list[str]) -> Display:
+    def _change(self, args: ApplyPatchArgs, access: Access, notes: list[str]) -> Display:
         files = parse_patch(args.input)
-        paths = [self._workspace.resolve(path) for file in files for path in (file.path, file.moved_to) if path]
-        if len(set(paths)) < len(paths):
+        names = [path for file in files for path in (file.path, file.moved_to) if path]
+        if len(set(map(self._workspace.resolve, names))) < len(names):
             raise ToolError("The patch names one file under two names: put all its changes below one header.")
-        with self._seen.lock(paths), ExitStack() as held:
-            steps = [self._step(file, access, held, notes) for file in files]
+        with self._seen.lock(names) as held:
+            steps = [self._plan(file, access, held, notes) for file in files]
             if access == "write":
                 with ExitStack() as undo:
                     for step in steps:
@@ -336,19 +310,24 @@ class ApplyPatch(FileTool[ApplyPatchArgs]):
                     undo.pop_all()
             return display_of([change for step in steps for change in step.changes])
 
-    def _step(self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]) -> _Step:
-        found = self._find(patch.path, access, held, parents=patch.kind == "Add")
+    def _report(self, args: ApplyPatchArgs, display: Display) -> str:
+        lines = ["Applied the patch:"]
+        for change in display.body.changes if isinstance(display.body, Diff) else ():
+            mark = "A" if change.before is None else "D" if change.after is None else "M"
+            lines.append(f"{mark} {change.path}" + (f" -> {change.moved_to}" if change.moved_to else ""))
+        return "\n".join(lines)
+
+    def _plan(self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]) -> _Step:
+        found = self._seen.find(patch.path, access, held, creates=patch.kind == "Add")
+        self._seen.require_current(found, if_read=True)
         if patch.kind == "Add":
-            text = "".join(f"{line}\n" for line in patch.content)
             if found.file is not None:
-                self._demand_as_seen(found)
                 notes.append(f"{found.shown} existed: its text was replaced.")
-            after = TextFile(text) if found.file is None else found.file.with_text(text)
+            after = found.with_text("".join(f"{line}\n" for line in patch.content))
             encode(found.shown, after)
             return _Step(patch, found, after)
         if found.file is None:
             raise ToolError(f"{found.shown} does not exist.")
-        self._demand_as_seen(found)
         if (patch.kind == "Delete" or patch.moved_to) and (self._workspace.root / patch.path).is_symlink():
             raise ToolError(f"{patch.path} is a link: use the shell to move or delete it.")
         if patch.kind == "Delete":
@@ -360,45 +339,30 @@ class ApplyPatch(FileTool[ApplyPatchArgs]):
             raise ToolError(f"{found.shown}: {error.message} No file was changed.") from None
         encode(found.shown, after)
         notes += [f"{found.shown}: {note}" for note in mine]
-        target = self._find(patch.moved_to, access, held, parents=True) if patch.moved_to else None
+        target = self._seen.find(patch.moved_to, access, held, creates=True) if patch.moved_to else None
         if target is not None and target.file is not None:
-            self._demand_as_seen(target)
+            self._seen.require_current(target, if_read=True)
             notes.append(f"{target.shown} existed: it was replaced.")
         return _Step(patch, found, after, target)
 
-    def _demand_as_seen(self, found: FileBefore) -> None:
-        """Raises ToolError: the model has read the file, and it has changed since."""
-        if self._seen.has_read(found.place.path):
-            self._seen.require_current(found)
-
-    def _find(self, path: str, access: Access, held: ExitStack, *, parents: bool) -> FileBefore:
-        making = parents and access == "write"
-        resolved = self._workspace.resolve(path)
-        if access == "show" and parents and not resolved.parent.exists():
-            return missing_file(self._workspace, path)
-        place = held.enter_context(self._workspace.place(path, access, create_parents=making))
-        return find(self._workspace, place, self._seen)
-
     def _do(self, step: _Step, undo: ExitStack) -> None:
-        known = self._seen.has_read(step.found.place.path)
+        found, seen = step.found, self._seen
         if step.after is not None:
-            goal = step.target or step.found
-            store(goal, step.after, self._seen)
-            undo.callback(_restore, goal, encode(goal.shown, step.after), self._seen)
-            if step.target is not None and step.found.stat is not None:
-                os.chmod(goal.place.name, stat.S_IMODE(step.found.stat.st_mode), dir_fd=goal.place.folder)
-            if step.patch.kind == "Update" and not known:
-                self._seen.forget(
-                    goal.place.path
-                )  # the lines around the change matched; the rest of the file was not read
+            goal = step.target or found
+            # Of a file that was not read the lines around the change matched, and the rest is not known.
+            is_known = step.patch.kind == "Add" or seen.has_read(found.place.path)
+            seen.store(goal, step.after, is_known=is_known)
+            undo.callback(_restore, goal, encode(goal.shown, step.after), seen)
+            if step.target is not None and found.stat is not None:
+                os.chmod(goal.place.name, stat.S_IMODE(found.stat.st_mode), dir_fd=goal.place.folder)
         if step.after is None or step.target is not None:
             try:
-                with self._seen.recording(step.found.place.path, step.found.before, None):
-                    os.unlink(step.found.place.name, dir_fd=step.found.place.folder)
+                with seen.recording(found.place.path, found.before, None):
+                    os.unlink(found.place.name, dir_fd=found.place.folder)
             except OSError as error:
-                raise ToolError(f"{step.found.shown} cannot be deleted: {error.strerror}.") from error
-            self._seen.forget(step.found.place.path)
-            undo.callback(_restore, step.found, None, self._seen)
+                raise ToolError(f"{found.shown} cannot be deleted: {error.strerror}.") from error
+            seen.forget(found.place.path)
+            undo.callback(_restore, found, None, seen)
 
 
 def _restore(found: FileBefore, written: bytes | None, seen: FilesSeen) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ouro.safety import Workspace
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.ask_user import AskUser
 from ouro.tools.edit import Edit
@@ -22,7 +21,6 @@ from ouro.tools.write import Write
 
 
 def builtin_tools(
-    workspace: Workspace,
     shell: Shell,
     jobs: ShellJobs,
     plan: Plan,
@@ -35,12 +33,12 @@ def builtin_tools(
     The order is fixed, so that the provider's cache stays valid.
     """
     return (
-        Read(workspace, seen),
-        Write(workspace, seen),
-        Edit(workspace, seen),
-        ApplyPatch(workspace, seen),
-        Glob(workspace),
-        Grep(workspace, keeps_back),
+        Read(seen),
+        Write(seen),
+        Edit(seen),
+        ApplyPatch(seen),
+        Glob(seen.workspace),
+        Grep(seen.workspace, keeps_back),
         WebFetch(),
         shell,
         ShellOutput(jobs),

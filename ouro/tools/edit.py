@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from ouro.display import Display
 from ouro.errors import ToolError
-from ouro.safety import Access, Effect
-from ouro.tools.changes import change_of, display_of
-from ouro.tools.files_seen import FileTool, encode, find, store
+from ouro.safety import Access
+from ouro.tools.files_seen import ChangeTool, change_of, display_of, encode
 from ouro.tools.text_match import find_match
-from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.text_files import TextFile
 
 
@@ -30,7 +27,7 @@ class EditArgs(msgspec.Struct, frozen=True):
     edits: Annotated[list[Replacement], msgspec.Meta(min_length=1)]
 
 
-class Edit(FileTool[EditArgs]):
+class Edit(ChangeTool[EditArgs]):
     """Replace pieces of text in a file: all edits of a call, or none.
 
     - The call is refused if the file has changed since you read it. If you have not read it, old_text must match
@@ -43,7 +40,6 @@ class Edit(FileTool[EditArgs]):
     """
 
     name: ClassVar[str] = "edit"
-    effect: ClassVar[Effect] = Effect.WRITE
     Args = EditArgs
 
     def title(self, args: EditArgs) -> str:
@@ -52,23 +48,12 @@ class Edit(FileTool[EditArgs]):
     def targets(self, args: EditArgs) -> tuple[str, ...]:
         return (args.path,)
 
-    async def preview(self, args: EditArgs) -> Display:
-        return await asyncio.to_thread(self._change, args, "show", [])
-
-    async def run(self, args: EditArgs, ctx: ToolContext) -> ToolResult:
-        notes: list[str] = []
-        display = await asyncio.to_thread(self._change, args, "write", notes)
-        shown = self._name_of(args.path)
-        return ToolResult("\n".join([f"Changed {shown} ({display.summary}).", *notes]), display)
-
     def _change(self, args: EditArgs, access: Access, notes: list[str]) -> Display:
-        path = self._workspace.resolve(args.path)
-        with self._seen.lock([path]), self._workspace.place(args.path, access) as place:
-            found = find(self._workspace, place, self._seen)
+        with self._seen.lock([args.path]) as held:
+            found = self._seen.find(args.path, access, held)
             if (before := found.file) is None:
                 raise ToolError(f"{found.shown} does not exist. To make it, use write.")
-            if was_read := self._seen.has_read(path):
-                self._seen.require_current(found)
+            self._seen.require_current(found, if_read=True)
             try:
                 after = apply_edits(before, args.edits, notes)
             except ToolError:
@@ -80,10 +65,12 @@ class Edit(FileTool[EditArgs]):
                 raise ToolError(f"These edits leave {found.shown} as it is.")
             encode(found.shown, after)
             if access == "write":
-                store(found, after, self._seen)
-                if not was_read:
-                    self._seen.forget(path)  # the replaced text matched; the rest of the file was not read
+                # Of a file that was not read the replaced text matched, and the rest is not known.
+                self._seen.store(found, after, is_known=self._seen.has_read(found.place.path))
             return display_of([change_of(found.shown, before.text, after.text)])
+
+    def _report(self, args: EditArgs, display: Display) -> str:
+        return f"Changed {self._name_of(args.path)} ({display.summary})."
 
 
 def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> TextFile:

@@ -1,35 +1,33 @@
-"""FilesSeen: the files that the model has read, so that it changes no other; and locks for changes."""
+"""FilesSeen: what the model has read, so that it changes nothing else; finding, locking and writing of text files."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
+from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
-from ouro.safety import FilePlace, Workspace
+from ouro.safety import Access, Effect, FilePlace, Workspace
 from ouro.tools.shell_process import is_any_running
-from ouro.tools.tool import A, Tool
+from ouro.tools.tool import A, Tool, ToolContext, ToolResult
+from ouro.utils.text import line_changes
 from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
 
 MAX_BYTES = 50_000_000
 """Larger files are not changed by the tools: several copies of the text are in memory."""
-
+_WHOLE_IN_DISPLAY = 64_000
+_CONTEXT_LINES = 20
 
 Recording = Callable[[Path, bytes | None, bytes | None], AbstractContextManager[None]]
-
-
-class _Seen(msgspec.Struct, frozen=True):
-    size: int
-    digest: bytes = b""
-    modified: int = 0
-    """In place of a digest, for a file that was too large to read whole."""
 
 
 class FileBefore(msgspec.Struct, frozen=True):
@@ -37,13 +35,11 @@ class FileBefore(msgspec.Struct, frozen=True):
 
     place: FilePlace
     shown: str
-    file: TextFile | None
-    stat: os.stat_result | None
+    file: TextFile | None = None
+    stat: os.stat_result | None = None
     data: bytes = b""
     is_unsaved: bool = False
     """The text is that of an editor, and not on disk."""
-    is_for_editor: bool = False
-    """An editor that works in this workspace can save it."""
 
     @property
     def before(self) -> bytes | None:
@@ -54,6 +50,10 @@ class FileBefore(msgspec.Struct, frozen=True):
     def text(self) -> str | None:
         """Its text, with `\\n` line endings."""
         return None if self.file is None else self.file.text
+
+    def with_text(self, text: str) -> TextFile:
+        """The file with another text, in its encoding and with its line endings."""
+        return TextFile(text) if self.file is None else self.file.with_text(text)
 
 
 class EditorBuffers(Protocol):
@@ -69,10 +69,10 @@ class EditorBuffers(Protocol):
 
 
 class FilesSeen:
-    """The files that the model has read, with their content then.
+    """The files of a workspace that the model has read, as they were then.
 
     Args:
-        refuses: returns why a content may not be written to a path; empty if it may.
+        finds_secret: returns the kind of secret in a text; a file of long-term memory with one is not written.
         recording: is entered with a path, its content and the new one (None: no file) while a change is written.
         editor: what the user has open, with changes that are not saved.
         has_commands: whether a command of the agent runs, which could put a link in the way of an editor.
@@ -80,25 +80,28 @@ class FilesSeen:
 
     def __init__(
         self,
-        refuses: Callable[[Path, bytes], str] = lambda _path, _data: "",
+        workspace: Workspace,
+        finds_secret: Callable[[str], str] = lambda _text: "",
         recording: Recording = lambda _path, _before, _after: nullcontext(),
         editor: EditorBuffers | None = None,
         has_commands: Callable[[], bool] = is_any_running,
     ) -> None:
-        self.refuses = refuses
+        self.workspace = workspace
         self.recording = recording
+        self._finds_secret = finds_secret
         self._editor = editor
         self._has_commands = has_commands
-        self._seen: dict[Path, _Seen] = {}
+        self._seen: dict[Path, tuple[int, bytes | int]] = {}
+        """Of each file the size, and the digest of its content, or the time of its change where it is too large."""
         self._locks: dict[Path, Lock] = {}
         self._guard = Lock()
 
     def note(self, path: Path, data: bytes) -> None:
-        self._seen[path] = _Seen(len(data), _digest(data))
+        self._seen[path] = len(data), _digest(data)
 
     def note_part(self, path: Path, found: os.stat_result) -> None:
         """Record that the model has read a part of a file that is too large to read whole."""
-        self._seen[path] = _Seen(found.st_size, modified=found.st_mtime_ns)
+        self._seen[path] = found.st_size, found.st_mtime_ns
 
     def forget(self, path: Path) -> None:
         self._seen.pop(path, None)
@@ -108,35 +111,112 @@ class FilesSeen:
         self._seen.clear()
 
     def has_read(self, path: Path) -> bool:
-        """Whether the model has read the file with this content."""
         return path in self._seen
 
-    def require_current(self, found: FileBefore) -> None:
+    def require_current(self, found: FileBefore, *, if_read: bool = False) -> None:
         """Refuse a change of a file that the model has not read in its current state.
+
+        Args:
+            if_read: a file that it has not read at all is not refused.
 
         Raises:
             ToolError: it was not read, or has changed since.
         """
-        if found.stat is None:
-            return
         seen = self._seen.get(found.place.path)
+        if found.stat is None or (seen is None and if_read):
+            return
         if seen is None:
             raise ToolError(f"{found.shown} has not been read yet. Read it first, then change it.")
-        same = seen.digest == _digest(found.data) if seen.digest else seen.modified == found.stat.st_mtime_ns
-        if seen.size != len(found.data) or not same:
+        size = len(found.data)
+        if seen not in ((size, _digest(found.data)), (size, found.stat.st_mtime_ns)):
             raise ToolError(f"{found.shown} has changed since it was last read. Read it again, then change it.")
 
-    def current(self, workspace: Workspace, path: Path, data: bytes) -> bytes:
+    def current(self, path: Path, data: bytes) -> bytes:
         """What a text file holds: `data`, or what the editor has in its place where that is not saved."""
-        if self._editor is None or not _is_for_editor(workspace, path):
+        if self._editor is None or not self._is_for_editor(path):
             return data
         on_disk = decode(data)
         text = self._editor.read(path)
         if text is None or TextFile(text).text == on_disk.text:
             return data
-        return encode(workspace.shown(path), on_disk.with_text(text))
+        return encode(self.workspace.shown(path), on_disk.with_text(text))
 
-    def save_in_editor(self, found: FileBefore, after: TextFile) -> bool:
+    @contextmanager
+    def lock(self, paths: Iterable[str]) -> Iterator[ExitStack]:
+        """Lock the files of these names: parallel calls change a file one after the other.
+
+        A lock of threads, not of tasks: the work is done in a thread, which goes on when its task is cancelled.
+
+        Yields:
+            Where `find` holds the folders of the files open.
+        """
+        with ExitStack() as held:
+            for path in sorted(set(map(self.workspace.resolve, paths))):
+                with self._guard:
+                    lock = self._locks.setdefault(path, Lock())
+                held.enter_context(lock)
+            yield held
+
+    def find(self, name: str, access: Access, held: ExitStack, *, creates: bool = False) -> FileBefore:
+        """The text file of a name, its folder held open; the file need not exist.
+
+        Args:
+            creates: with access to write, missing folders are made; to show, they need not exist.
+
+        Raises:
+            ToolError: it may not be opened, is not a text file, or too large.
+        """
+        path = self.workspace.resolve(name)
+        if creates and access == "show" and not path.parent.exists():
+            return FileBefore(FilePlace(path, -1, path.name), self.workspace.shown(path))
+        creates = creates and access == "write"
+        place = held.enter_context(self.workspace.place(name, access, create_parents=creates))
+        shown = self.workspace.shown(place.path)
+        try:
+            if place.stat() is None:
+                return FileBefore(place, shown)
+            with self.workspace.open_in(place) as file:
+                found = os.fstat(file.fileno())
+                if found.st_size > MAX_BYTES:
+                    raise ToolError(f"{shown} is too large for this tool ({found.st_size:,} bytes). Use shell.")
+                on_disk = file.read()
+            data = self.current(place.path, on_disk)
+            return FileBefore(place, shown, decode(data), found, data, data != on_disk)
+        except NotTextError:
+            raise ToolError(f"{shown} is a binary file: it cannot be changed as text.") from None
+        except OSError as error:
+            raise ToolError(f"{shown} cannot be read: {error.strerror}.") from error
+
+    def store(self, found: FileBefore, after: TextFile, *, is_known: bool = True) -> None:
+        """Write the new content of a file, and record whether the model knows the whole of it.
+
+        Raises:
+            ToolError: it cannot or may not be written, or another program has changed it.
+        """
+        data, path = encode(found.shown, after), found.place.path
+        if self.workspace.memory_at(path) and (
+            kind := self._finds_secret(f"{path.name}\n{data.decode(errors='replace')}")
+        ):
+            reason = f"it holds a secret ({kind}), and memory stores none. Write it without the secret."
+            raise ToolError(f"{found.shown} was not written: {reason}")
+        try:
+            with self.recording(path, found.before, data):
+                if not self._save_in_editor(found, after):
+                    save(found.place.folder, found.place.name, data, expected=found.stat)
+        except ChangedMeanwhileError:
+            raise ToolError(f"{found.shown} was changed by another program. Read it again.") from None
+        except OSError as error:
+            raise ToolError(f"{found.shown} cannot be written: {error.strerror}.") from error
+        if is_known:
+            self.note(path, data)
+        else:
+            self.forget(path)
+
+    def _is_for_editor(self, path: Path) -> bool:
+        """Whether an editor that works in this workspace can save it."""
+        return self.workspace.is_inside(path) and self.workspace.memory_at(path) is None
+
+    def _save_in_editor(self, found: FileBefore, after: TextFile) -> bool:
         """Save a text through the editor, so that it shows the change; False where there is none or it did not.
 
         Raises:
@@ -146,7 +226,7 @@ class FilesSeen:
         # An editor follows links, unlike `save`: it is not used while a command could put one in its way.
         if (
             self._editor is not None
-            and found.is_for_editor
+            and self._is_for_editor(path)
             and not self._has_commands()
             and os.path.realpath(path) == str(path)
             and self._editor.write(path, after.raw)
@@ -157,91 +237,67 @@ class FilesSeen:
             raise ToolError(f"{found.shown} has changes in the editor that are not saved, and was not written: {hint}.")
         return False
 
-    @contextmanager
-    def lock(self, paths: Iterable[Path]) -> Iterator[None]:
-        """Lock these files: parallel calls change a file one after the other.
-
-        A lock of threads, not of tasks: the work is done in a thread, which goes on when its task is cancelled.
-        """
-        with ExitStack() as stack:
-            for path in sorted(set(paths)):
-                with self._guard:
-                    lock = self._locks.setdefault(path, Lock())
-                stack.enter_context(lock)
-            yield
-
 
 class FileTool(Tool[A]):
     """A tool that reads or changes files of the workspace."""
 
-    def __init__(self, workspace: Workspace, seen: FilesSeen) -> None:
-        self._workspace = workspace
+    def __init__(self, seen: FilesSeen) -> None:
         self._seen = seen
+        self._workspace = seen.workspace
 
     def _name_of(self, path: str) -> str:
         """The name of a file for the user."""
         return self._workspace.shown(self._workspace.resolve(path))
 
 
-def no_secrets_in_memory(workspace: Workspace, finds_secret: Callable[[str], str]) -> Callable[[Path, bytes], str]:
-    """The `refuses` of a session: no secret may be in a file of long-term memory or in its name.
+class ChangeTool(FileTool[A]):
+    """A tool that changes files: a preview makes the same changes as a call, and writes none."""
 
-    Args:
-        finds_secret: returns the kind of secret in a text; empty if there is none.
-    """
+    effect: ClassVar[Effect] = Effect.WRITE
 
-    def refuses(path: Path, data: bytes) -> str:
-        if workspace.memory_at(path) is None:
-            return ""
-        kind = finds_secret(f"{path.name}\n{data.decode(errors='replace')}")
-        return f"it holds a secret ({kind}), and memory stores none. Write it without the secret." if kind else ""
+    async def preview(self, args: A) -> Display:
+        return await asyncio.to_thread(self._change, args, "show", [])
 
-    return refuses
+    async def run(self, args: A, ctx: ToolContext) -> ToolResult:
+        notes: list[str] = []
+        display = await asyncio.to_thread(self._change, args, "write", notes)
+        return ToolResult("\n".join([self._report(args, display), *notes]), display)
 
+    @abstractmethod
+    def _change(self, args: A, access: Access, notes: list[str]) -> Display:
+        """Make the changes, and write them where `access` is to write; `notes` are for the model."""
 
-def missing_file(workspace: Workspace, text: str) -> FileBefore:
-    """A file that does not exist, nor perhaps its folder: only for display, never written."""
-    path = workspace.resolve(text)
-    return FileBefore(FilePlace(path, -1, path.name), workspace.shown(path), None, None)
-
-
-def find(workspace: Workspace, place: FilePlace, seen: FilesSeen) -> FileBefore:
-    """The text file at `place`, or a FileBefore without one. Raises ToolError: it is not a text file, or too large."""
-    shown, is_for_editor = workspace.shown(place.path), _is_for_editor(workspace, place.path)
-    try:
-        if place.stat() is None:
-            return FileBefore(place, shown, None, None, is_for_editor=is_for_editor)
-        with workspace.open_in(place) as file:
-            found = os.fstat(file.fileno())
-            if found.st_size > MAX_BYTES:
-                raise ToolError(f"{shown} is too large for this tool ({found.st_size:,} bytes). Use shell.")
-            on_disk = file.read()
-        data = seen.current(workspace, place.path, on_disk)
-        return FileBefore(place, shown, decode(data), found, data, data != on_disk, is_for_editor)
-    except NotTextError:
-        raise ToolError(f"{shown} is a binary file: it cannot be changed as text.") from None
-    except OSError as error:
-        raise ToolError(f"{shown} cannot be read: {error.strerror}.") from error
+    @abstractmethod
+    def _report(self, args: A, display: Display) -> str:
+        """What was done, for the model."""
 
 
-def store(found: FileBefore, after: TextFile, seen: FilesSeen) -> None:
-    """Write the new content of a file, and record it as read.
+def change_of(shown: str, before: str | None, after: str | None, moved_to: str = "") -> FileChange:
+    """A change as a diff; of a long file only the lines around it, since it is saved with the session."""
+    if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
+        return FileChange(shown, before, after, moved_to)
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    changes = line_changes(old, new) or [(0, 0, 0, 0)]
+    first = max(0, changes[0][0] - _CONTEXT_LINES)
+    left_out = max(0, len(old) - changes[-1][1] - _CONTEXT_LINES)
+    window = ["".join(lines[first : len(lines) - left_out]) for lines in (old, new)]
+    return FileChange(shown, window[0], window[1], moved_to, first_line=first + 1)
 
-    Raises:
-        ToolError: it cannot or may not be written, or another program has changed it.
-    """
-    data = encode(found.shown, after)
-    if reason := seen.refuses(found.place.path, data):
-        raise ToolError(f"{found.shown} was not written: {reason}")
-    try:
-        with seen.recording(found.place.path, found.before, data):
-            if not seen.save_in_editor(found, after):
-                save(found.place.folder, found.place.name, data, expected=found.stat)
-    except ChangedMeanwhileError:
-        raise ToolError(f"{found.shown} was changed by another program. Read it again.") from None
-    except OSError as error:
-        raise ToolError(f"{found.shown} cannot be written: {error.strerror}.") from error
-    seen.note(found.place.path, data)
+
+def display_of(changes: Sequence[FileChange]) -> Display:
+    """The changes of a call; in one line: `+3 −1`, `new file, 12 lines`, `3 files, +10 −2`."""
+    added = removed = 0
+    for change in changes:
+        for start, end, new_start, new_end in line_changes(
+            (change.before or "").splitlines(), (change.after or "").splitlines()
+        ):
+            added, removed = added + new_end - new_start, removed + end - start
+    summary = f"{f'{len(changes)} files, ' * (len(changes) > 1)}+{added} −{removed}"
+    if len(changes) == 1 and changes[0].before is None:
+        summary = f"new file, {added} line{'s' * (added != 1)}"
+    elif len(changes) == 1 and changes[0].after is None:
+        summary = f"deleted, {removed} line{'s' * (removed != 1)}"
+    return Display(summary, Diff(tuple(changes)))
 
 
 def encode(shown: str, file: TextFile) -> bytes:
@@ -251,10 +307,6 @@ def encode(shown: str, file: TextFile) -> bytes:
     except UnicodeEncodeError as error:
         wrong = error.object[error.start : error.start + 1]
         raise ToolError(f"{shown} is encoded as {file.encoding}, which cannot hold {wrong!a}.") from None
-
-
-def _is_for_editor(workspace: Workspace, path: Path) -> bool:
-    return workspace.is_inside(path) and workspace.memory_at(path) is None
 
 
 def _digest(data: bytes) -> bytes:

@@ -278,7 +278,7 @@ class Read(FileTool[ReadArgs]):
             window = _part(file, guess_encoding(start), args.first, _limit(args))
             self._seen.note_part(path, found)
             return _number_lines(window, path, f" of a file of {byte_size(found.st_size)}")
-        data = self._seen.current(self._workspace, path, file.read())
+        data = self._seen.current(path, file.read())
         text = decode(data).text
         self._seen.note(path, data)
         if path.suffix == ".ipynb":

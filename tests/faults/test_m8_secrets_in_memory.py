@@ -14,7 +14,7 @@ from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import user
 from ouro.safety import GuardedMemory, SecretMask, Workspace
 from ouro.tools.apply_patch import ApplyPatch
-from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
+from ouro.tools.files_seen import FilesSeen
 from ouro.tools.write import Write
 
 OWN = "correct-horse-battery-staple"
@@ -78,17 +78,17 @@ def test_m8_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
 def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, tmp_path):
     folder = GuardedMemory(store.folder, store.repository.state_dir)
     workspace = Workspace(tmp_path, memory=[folder])
-    seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
+    seen = FilesSeen(workspace, mask.kind_of_secret)
     patch = f"*** Begin Patch\n*** Add File: {store.folder}/mem_1.md\n+{SHAPED}\n*** End Patch"
 
     for tool, arguments in (
-        (Write(workspace, seen), {"path": str(store.folder / "preferences.md"), "content": f"- {OWN}\n"}),
-        (Write(workspace, seen), {"path": str(store.folder / f"{SHAPED}.md"), "content": "x"}),
-        (ApplyPatch(workspace, seen), {"input": patch}),
+        (Write(seen), {"path": str(store.folder / "preferences.md"), "content": f"- {OWN}\n"}),
+        (Write(seen), {"path": str(store.folder / f"{SHAPED}.md"), "content": "x"}),
+        (ApplyPatch(seen), {"input": patch}),
     ):
         with pytest.raises(ToolError, match="holds a secret"):
             asyncio.run(call(tool, **arguments))
-    asyncio.run(call(Write(workspace, seen), path="app.env", content=OWN))
+    asyncio.run(call(Write(seen), path="app.env", content=OWN))
 
     assert (tmp_path / "app.env").read_text() == OWN
     assert sorted(each.name for each in store.folder.glob("*.md")) == ["facts.md"]

@@ -38,8 +38,9 @@ def root(tmp_path) -> Path:
 
 
 def tools(root: Path):
-    workspace, seen = Workspace(root), FilesSeen()
-    return workspace, Read(workspace, seen), Write(workspace, seen), Edit(workspace, seen), ApplyPatch(workspace, seen)
+    workspace = Workspace(root)
+    seen = FilesSeen(workspace)
+    return workspace, Read(seen), Write(seen), Edit(seen), ApplyPatch(seen)
 
 
 OUTSIDE = [

@@ -7,6 +7,7 @@ import pytest
 
 from ouro.errors import ToolError
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
+from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob, name_pattern
 from ouro.tools.grep import Grep, GrepArgs
 from ouro.tools.read import Read
@@ -110,6 +111,6 @@ def test_x10_a_line_of_many_words_is_judged_in_linear_time(keys, program, words)
 @pytest.mark.parametrize("tool", [Grep, Glob, Read])
 def test_x10_a_nul_in_a_path_is_an_error_of_the_call(keys, tool):
     arguments = {"path": "a\0b"} | ({} if tool is Read else {"pattern": "x"})
-    made = tool(keys) if tool is not Read else Read(keys, None)
+    made = tool(keys) if tool is not Read else Read(FilesSeen(keys))
     with pytest.raises(ToolError, match="NUL"):
         parse_arguments(made, arguments)

@@ -18,8 +18,8 @@ from ouro.tools.write import Write
 
 @pytest.fixture
 def tools(tmp_path):
-    workspace, seen = Workspace(tmp_path), FilesSeen()
-    return Read(workspace, seen), Write(workspace, seen), Edit(workspace, seen), ApplyPatch(workspace, seen)
+    seen = FilesSeen(Workspace(tmp_path))
+    return Read(seen), Write(seen), Edit(seen), ApplyPatch(seen)
 
 
 def one_edit(old: str, new: str) -> list[dict[str, str]]:

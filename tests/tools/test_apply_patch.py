@@ -22,7 +22,7 @@ from ouro.utils.text_files import TextFile
 
 @pytest.fixture
 def tool(tmp_path) -> ApplyPatch:
-    return ApplyPatch(Workspace(tmp_path), FilesSeen())
+    return ApplyPatch(FilesSeen(Workspace(tmp_path)))
 
 
 def patch(*lines: str) -> str:

@@ -15,9 +15,8 @@ from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.frontends.tui.blocks.diff import file_diffs
 from ouro.safety import Workspace
-from ouro.tools.changes import change_of, summary_of
 from ouro.tools.edit import Edit, Replacement, apply_edits
-from ouro.tools.files_seen import FilesSeen
+from ouro.tools.files_seen import FilesSeen, change_of, display_of
 from ouro.tools.tool import parse_arguments
 from ouro.utils.text_files import decode
 
@@ -38,8 +37,8 @@ class Files:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.seen = FilesSeen()
-        self.edit = Edit(Workspace(root), self.seen)
+        self.seen = FilesSeen(Workspace(root))
+        self.edit = Edit(self.seen)
 
     def put(self, name: str, data: str | bytes) -> Path:
         path = self.root / name
@@ -270,7 +269,7 @@ async def test_a_long_file_is_shown_around_the_change(files):
 
 
 def test_the_model_learns_the_arguments():
-    spec = Edit(Workspace(Path("/")), FilesSeen()).spec()
+    spec = Edit(FilesSeen(Workspace(Path("/")))).spec()
     assert spec.parameters["required"] == ["path", "edits"]
     assert spec.parameters["properties"]["edits"]["items"]["required"] == ["old_text", "new_text"]
 
@@ -316,7 +315,7 @@ def test_a_change_among_many_equal_lines_is_counted_and_shown_at_once():
     before, after = "x\n" + "a\n" * 1900 + "y\n", "z\n" + "a\nb\n" * 950 + "w\n"
 
     change = change_of("x", before, after)
-    assert summary_of([change]) == "+952 −952"
+    assert display_of([change]).summary == "+952 −952"
     (file,) = file_diffs(Diff((change,)).lines())
     changed = [pair for part in file.hunks for pair in part if not pair.is_same]
     assert sum(pair.new is not None for pair in changed) == sum(pair.old is not None for pair in changed) == 952

@@ -48,9 +48,9 @@ class Folder:
         self.file.write_bytes(b"x = 1\r\n")
         self.buffers.open[self.file] = "x = 1\nmine = True\n"
         workspace = Workspace(root, memory=[GuardedMemory(root.parent / "memory")])
-        seen = FilesSeen(editor=self.buffers, has_commands=lambda: self.commands)
-        self.read, self.edit = Read(workspace, seen), Edit(workspace, seen)
-        self.write, self.patch = Write(workspace, seen), ApplyPatch(workspace, seen)
+        seen = FilesSeen(workspace, editor=self.buffers, has_commands=lambda: self.commands)
+        self.read, self.edit = Read(seen), Edit(seen)
+        self.write, self.patch = Write(seen), ApplyPatch(seen)
 
     async def change(self, old: str, new: str) -> str:
         result = await call(self.edit, path="api.py", edits=[{"old_text": old, "new_text": new}])

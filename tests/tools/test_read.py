@@ -24,7 +24,7 @@ from ouro.tools.tool import ToolResult, parse_arguments
 
 @pytest.fixture
 def read(tmp_path) -> Read:
-    return Read(Workspace(tmp_path), FilesSeen())
+    return Read(FilesSeen(Workspace(tmp_path)))
 
 
 async def refusal(read: Read, path: str, **arguments) -> str:
@@ -252,7 +252,7 @@ async def test_a_missing_file_is_answered_with_the_nearest_names(read, tmp_path)
 
 
 async def test_a_read_file_may_be_changed_afterwards(tmp_path):
-    seen = FilesSeen()
+    seen = FilesSeen(Workspace(tmp_path))
     (tmp_path / "a.py").write_text("x\n")
-    await call(Read(Workspace(tmp_path), seen), path="a.py")
+    await call(Read(seen), path="a.py")
     assert seen.has_read(Path(tmp_path / "a.py"))

@@ -14,13 +14,13 @@ from ouro.tools.write import Write
 
 
 @pytest.fixture
-def seen() -> FilesSeen:
-    return FilesSeen()
+def seen(tmp_path) -> FilesSeen:
+    return FilesSeen(Workspace(tmp_path))
 
 
 @pytest.fixture
-def write(tmp_path, seen) -> Write:
-    return Write(Workspace(tmp_path), seen)
+def write(seen) -> Write:
+    return Write(seen)
 
 
 async def refusal(write: Write, path: str, content: str) -> str:

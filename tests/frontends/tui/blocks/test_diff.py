@@ -13,7 +13,7 @@ from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_card import body_lines
 from ouro.memory.serialization import deserialize_message, serialize_message
 from ouro.messages import Message, ToolReply
-from ouro.tools.changes import change_of
+from ouro.tools.files_seen import change_of
 
 PALETTE = Palette({})
 BEFORE = "".join(f"line {n}\n" for n in range(1, 21))
