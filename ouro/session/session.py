@@ -177,7 +177,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             transcript.usage,
             self.memory.recalled_count,
             sum(task.is_running and task.outlives_turn for task in self.tasks()),
-            self.workbench.shell.sandbox_tier,
+            self.workbench.shell.confinement.known_tier,
             self.is_saved,
             spec.thinking,
         )
@@ -227,7 +227,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 BackgroundTask(agent.id, agent.task, state, not agent.is_over, agent.background, agent.activity)
             )
         for job in self.workbench.jobs.list():
-            state = f"{exit_status(job.exit_code)}, {job.seconds:.0f} s"
+            state = f"{exit_status(job.process.exit_code)}, {job.process.seconds:.0f} s"
             tasks.append(BackgroundTask(job.id, job.command, state, job.running, True, job.tail))
         return tuple(tasks)
 
@@ -235,7 +235,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """End a background job or a subagent. Raises ToolError: there is none that runs."""
         jobs = self.workbench.jobs
         is_job = any(job.id == task_id for job in jobs.list())
-        await (jobs.find(task_id).end() if is_job else self.workbench.subagents.kill(task_id))
+        await (jobs.find(task_id).process.end() if is_job else self.workbench.subagents.kill(task_id))
 
     def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; it is saved with the session."""

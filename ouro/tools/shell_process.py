@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -44,27 +45,48 @@ GRACE = 0.3
 """Seconds between TERM and KILL."""
 
 
-class RunningCommand(Protocol):
-    """A shell command that runs, here or in a terminal of an editor. Who started it ends it."""
+Wrap = Callable[[Sequence[str]], Sequence[str]]
+"""Returns the command that confines a command."""
+
+
+class RunningCommand(ABC):
+    """A shell command that runs, here or in a terminal of an editor. Who started it ends it: with `end`, or `kill`."""
+
+    def __init__(self, tag: int, capture: OutputCapture) -> None:
+        self.tag = tag
+        self.capture = capture
+        self._started = time.monotonic()
+        self._ended: float | None = None
+        running.add(self)
 
     @property
-    def tag(self) -> int: ...
-    @property
+    @abstractmethod
     def exit_code(self) -> int | None:
         """None while it runs; below zero where a signal ended it."""
-        ...
 
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """Its running time."""
+        return (self._ended or time.monotonic()) - self._started
+
+    @abstractmethod
     async def wait(self, seconds: float | None) -> bool:
-        """False on timeout."""
-        ...
+        """Wait for the shell, not for other processes that hold its output open; False on timeout."""
 
+    @abstractmethod
     async def end(self) -> int:
-        """Returns the number of processes that it had left running."""
-        ...
+        """End its remaining processes: TERM, then KILL. Returns how many had outlived the shell."""
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        """KILL its remaining processes at once, and stop reading."""
+        if self._ended is None:
+            self._ended = time.monotonic()
+            self._kill()
+            self.capture.close()
+            running.discard(self)
+
+    @abstractmethod
+    def _kill(self) -> None: ...
 
 
 running: set[RunningCommand] = set()
@@ -77,30 +99,25 @@ def is_any_running() -> bool:
     return bool(running)
 
 
-class ShellProcess:
-    """A running shell command. The caller ends it: with `end`, or with `kill` where it cannot await."""
-
-    def __init__(self, process: asyncio.subprocess.Process, tag: int, pump: Pump) -> None:
+class ShellProcess(RunningCommand):
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        tag: int,
+        capture: OutputCapture,
+        output: int,
+        report: Callable[[bytes], None] | None,
+    ) -> None:
+        super().__init__(tag, capture)
         self._process = process
-        self.tag = tag
-        self._pump = pump
-        self._started = time.monotonic()
-        self._ended: float | None = None
+        self._pump = Pump(output, capture, report)
         self._alone = False
-        running.add(self)
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; below zero where a signal ended it."""
         return self._process.returncode
 
-    @property
-    def seconds(self) -> float:
-        """Its running time."""
-        return (self._ended or time.monotonic()) - self._started
-
     async def wait(self, seconds: float | None) -> bool:
-        """Wait for the shell, not for other processes that hold its output open; False on timeout."""
         try:
             async with asyncio.timeout(seconds):
                 await self._process.wait()
@@ -108,36 +125,27 @@ class ShellProcess:
             return False
         return True
 
-    async def end(self, grace: float = GRACE) -> int:
-        """End its remaining processes: TERM, then KILL. Returns how many had outlived the shell."""
+    async def end(self) -> int:
         left = 0
         try:
             if self.exit_code is None:
                 self._signal(signal.SIGTERM)
-                await self.wait(grace)
+                await self.wait(GRACE)
             elif self._ended is None:
-                left = await self._survivors()
+                left = 0 if await self._until_gone(_EXIT_TIMEOUT) else len(self._members())
                 if left:
                     self._signal(signal.SIGTERM)
-                    await self._until_gone(grace)
+                    await self._until_gone(GRACE)
                 self._alone = not left
         finally:
             self.kill()
         await self.wait(GRACE)
         return left
 
-    def kill(self) -> None:
-        """KILL its remaining processes at once, and stop reading."""
-        if self._ended is None:
-            self._pump.drain()
-            self._signal(signal.SIGKILL)
-            self._pump.close()
-            self._ended = time.monotonic()
-            running.discard(self)
-
-    async def _survivors(self) -> int:
-        """The number of processes that continue without the shell and do not end soon by themselves."""
-        return 0 if await self._until_gone(_EXIT_TIMEOUT) else len(self._members())
+    def _kill(self) -> None:
+        self._pump.drain()
+        self._signal(signal.SIGKILL)
+        self._pump.close()
 
     async def _until_gone(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
@@ -179,7 +187,7 @@ class Pump:
         self._loop.add_reader(descriptor, self._read)
 
     def drain(self) -> None:
-        """Read the output that is still in the pipe; limit_command, as the writer may never stop."""
+        """Read the output that is still in the pipe; limited, as the writer may never stop."""
         for _ in range(_MAX_DRAIN_READS):
             if not self._read():
                 break
@@ -190,7 +198,6 @@ class Pump:
             os.close(self._descriptor)
             self._descriptor = None
             self._tell()
-            self._capture.close()
 
     def _read(self) -> bool:
         if self._descriptor is None:
@@ -219,30 +226,44 @@ class Pump:
             self._report(fresh)
 
 
+async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str], int]:
+    """The command that runs a line within its bounds, confined by `wrap`, and the tag that its processes will have.
+
+    Raises:
+        ToolError: the folder does not exist or cannot be entered.
+    """
+    if not cwd.exists():
+        raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
+    if not cwd.is_dir() or not os.access(cwd, os.X_OK):
+        raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
+    taken = {process.tag for process in running}
+    tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
+    tag = next(tag for tag in tags if tag not in taken)
+    bounds = (str(tag), str(_max_processes())) if _HAS_PROC else ("unlimited", "unlimited")
+    bash = shutil.which("bash") or "/bin/sh"
+    return await asyncio.to_thread(wrap, ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, bash, "-c", "--", line]), tag
+
+
 async def start_shell(
-    line: str,
+    argv: Sequence[str],
+    tag: int,
     cwd: Path,
     environment: Mapping[str, str],
-    wrap: Callable[[Sequence[str]], Sequence[str]],
     capture: OutputCapture,
     report: Callable[[bytes], None] | None = None,
 ) -> ShellProcess:
-    """Start `line` in a process session of its own: no terminal, no input, output into `capture`.
-
-    Args:
-        wrap: returns the command that confines a command.
+    """Start what `limit_command` returns in a process session of its own: no terminal, no input.
 
     Raises:
-        ToolError: the folder does not exist or cannot be entered, or bash cannot be started.
+        ToolError: bash cannot be started.
     """
-    argv, tag = limit_command(line, cwd)
     reading, writing = os.pipe()
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # the limit of the user is reached
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIECE)
     try:
         process = await asyncio.create_subprocess_exec(
-            *await asyncio.to_thread(wrap, argv),
+            *argv,
             cwd=cwd,
             env=dict(environment),
             stdin=asyncio.subprocess.DEVNULL,
@@ -258,22 +279,7 @@ async def start_shell(
         raise
     finally:
         os.close(writing)
-    return ShellProcess(process, tag, Pump(reading, capture, report))
-
-
-def limit_command(line: str, cwd: Path) -> tuple[list[str], int]:
-    """The command that runs a line within its bounds, and the tag that all of its processes will have.
-
-    Raises:
-        ToolError: the folder does not exist or cannot be entered.
-    """
-    if not cwd.exists():
-        raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
-    if not cwd.is_dir() or not os.access(cwd, os.X_OK):
-        raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
-    tag = _new_tag()
-    bounds = (str(tag), str(_max_processes())) if _HAS_PROC else ("unlimited", "unlimited")
-    return ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, shutil.which("bash") or "/bin/sh", "-c", "--", line], tag
+    return ShellProcess(process, tag, capture, reading, report)
 
 
 def kill_tagged(tag: int) -> None:
@@ -292,12 +298,6 @@ def end_orphans() -> int:
                 os.kill(pid, signal.SIGKILL)
                 ended += 1
     return ended
-
-
-def _new_tag() -> int:
-    taken = {process.tag for process in running}
-    tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
-    return next(tag for tag in tags if tag not in taken)
 
 
 def _owner_bits(pid: int) -> int:
@@ -363,44 +363,23 @@ class Terminals(Protocol):
         ...
 
 
-async def start_in_terminal(
-    terminals: Terminals,
-    call_id: str,
-    command: tuple[Sequence[str], int],
-    cwd: Path,
-    environment: Mapping[str, str],
-    capture: OutputCapture,
-) -> TerminalCommand | None:
-    """Start a command; None where the editor opened no terminal.
-
-    Args:
-        command: what to run, and the tag of its processes (`limit_command`).
-        capture: gets the output at the end.
-    """
-    argv, tag = command
-    # `env -i`: the keys that the editor has in its environment are not for the agent.
-    words = ["env", "-i", *(f"{name}={value}" for name, value in environment.items()), "sh", "-c", _NO_INPUT, "sh"]
-    terminal_id = await terminals.create(call_id, [*words, *argv], cwd)
-    return TerminalCommand(terminals, terminal_id, tag, capture) if terminal_id else None
+def terminal_command(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The command for a terminal: without input, and without the keys that the editor has in its environment."""
+    variables = (f"{name}={value}" for name, value in environment.items())
+    return ["env", "-i", *variables, "sh", "-c", _NO_INPUT, "sh", *argv]
 
 
-class TerminalCommand:
-    """A `RunningCommand`."""
-
+class TerminalCommand(RunningCommand):
     def __init__(self, terminals: Terminals, terminal_id: str, tag: int, capture: OutputCapture) -> None:
-        self.tag = tag
-        self.exit_code: int | None = None
+        super().__init__(tag, capture)
         self._terminals = terminals
         self._id = terminal_id
-        self._capture = capture
-        self._began = time.monotonic()
-        self._ended: float | None = None
+        self._exit_code: int | None = None
         self._exit = asyncio.create_task(self._wait_for_exit())
-        running.add(self)
 
     @property
-    def seconds(self) -> float:
-        return (self._ended or time.monotonic()) - self._began
+    def exit_code(self) -> int | None:
+        return self._exit_code
 
     async def wait(self, seconds: float | None) -> bool:
         await asyncio.wait({self._exit}, timeout=seconds)
@@ -413,19 +392,15 @@ class TerminalCommand:
                 await self._terminals.kill(self._id)
             await asyncio.to_thread(kill_tagged, self.tag)
             await self.wait(GRACE)
-            self._capture.add((await self._terminals.release(self._id)).replace("\r\n", "\n").encode())
+            self.capture.add((await self._terminals.release(self._id)).replace("\r\n", "\n").encode())
         finally:
             self.kill()
         return 0
 
-    def kill(self) -> None:
-        if self._ended is None:
-            self._ended = time.monotonic()
-            kill_tagged(self.tag)
-            self._exit.cancel()
-            self.exit_code = -signal.SIGKILL if self.exit_code is None else self.exit_code
-            self._capture.close()
-            running.discard(self)
+    def _kill(self) -> None:
+        kill_tagged(self.tag)
+        self._exit.cancel()
+        self._exit_code = -signal.SIGKILL if self._exit_code is None else self._exit_code
 
     async def _wait_for_exit(self) -> None:
-        self.exit_code = await self._terminals.wait(self._id)
+        self._exit_code = await self._terminals.wait(self._id)

@@ -7,9 +7,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ouro.safety import child_environment
+from ouro.safety import Confinement, child_environment
+from ouro.settings import SandboxSettings
 from ouro.tools.shell import Shell, ShellArgs, ShellJobs
 from ouro.tools.tool import ToolContext, ToolResult
+
+UNCONFINED = Confinement(Path("/"), Path("/"), SandboxSettings(enabled=False))
 
 
 class ShellBench:
@@ -20,7 +23,7 @@ class ShellBench:
         self.root.mkdir(exist_ok=True)
         self.spool = folder / "outputs"
         self.jobs = ShellJobs(self.spool)
-        self.shell = Shell(self.root, self.jobs, child_environment({**os.environ, **environment}))
+        self.shell = Shell(self.root, self.jobs, child_environment({**os.environ, **environment}), UNCONFINED)
         self.reported: list[str] = []
         self.context = ToolContext(self.reported.append, ask=self._nobody)
 

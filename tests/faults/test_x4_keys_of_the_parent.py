@@ -44,7 +44,7 @@ async def test_x4_a_key_in_long_output_is_not_in_the_file_either(tmp_path):
 
 async def test_x4_no_key_in_the_environment_of_ouro_reaches_a_confined_command(tmp_path):
     bench = ShellBench(tmp_path)
-    bench.shell._confinement = confinement = Confinement(bench.root, tmp_path / "state")
+    bench.shell.confinement = confinement = Confinement(bench.root, tmp_path / "state")
     if confinement.chosen().sandbox.tier != "bubblewrap":
         pytest.skip("as root, only bubblewrap hides the processes of the machine")
     # The environment of ouro cannot be changed while it runs: another process has one with a key.

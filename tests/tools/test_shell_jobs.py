@@ -35,7 +35,7 @@ async def test_jobs_are_listed_with_their_tail(bench):
     await bench.run("echo up; sleep 600", background=True)
     await until(lambda: bench.jobs.list()[0].tail)
     (job,) = bench.jobs.list()
-    assert (job.id, job.command, job.running, job.exit_code, job.tail) == (
+    assert (job.id, job.command, job.running, job.process.exit_code, job.tail) == (
         "job_1",
         "echo up; sleep 600",
         True,
@@ -70,7 +70,7 @@ async def test_closing_ends_every_job(bench):
 async def test_waiting_for_a_job_ends_when_the_job_ends(bench):
     await bench.run("sleep 0.05", background=True)
     await asyncio.wait_for(bench.jobs.find("job_1").wait(60), 10)
-    assert bench.jobs.find("job_1").exit_code == 0
+    assert bench.jobs.find("job_1").process.exit_code == 0
 
 
 async def test_an_unknown_job_is_refused_with_the_known_ones(bench):
