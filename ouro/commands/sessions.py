@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import asdict
 
 from ouro.commands.action import Answer, confirm
-from ouro.commands.export import document, format_of
-from ouro.commands.export.session_document import date_and_time
+from ouro.commands.export import date_and_time, document, format_of
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, print_document, table
 from ouro.errors import SessionError, SessionInUse, UsageError
 from ouro.memory.backend import SessionInfo

@@ -1,27 +1,46 @@
-"""A session as a document: the formats, and JSON, which `ouro sessions import` reads back."""
+"""A saved session as Markdown, as HTML, and as JSON, which `ouro sessions import` reads back."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from ouro.commands.export.as_html import as_html
-from ouro.commands.export.as_markdown import as_markdown
-from ouro.commands.export.session_document import Survey, survey
+import msgspec
+from msgspec.structs import replace
+
+from ouro.commands.export.html_format import HtmlFormat
+from ouro.commands.export.markdown_format import MarkdownFormat
+from ouro.display import CommandOutput, Diff, Plain, Todos
 from ouro.errors import UsageError
-from ouro.memory.backend import MessageRecord, Record, WholeSession
+from ouro.memory.backend import (
+    CompactionRecord,
+    CostRecord,
+    DropRecord,
+    ForkRecord,
+    MessageRecord,
+    ModelRecord,
+    RecalledRecord,
+    Record,
+    RewindRecord,
+    TitleRecord,
+    WholeSession,
+)
 from ouro.memory.serialization import embed_images, header_data, record_data
 from ouro.memory.sessions.session_folders import image_name
-from ouro.messages import Image
+from ouro.memory.transcript import Transcript
+from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.utils.text import clean, dollars, one_line, plural
 
 Format = Literal["markdown", "html", "json"]
-
-
 _FORMATS: Mapping[str, Format] = {
     **dict.fromkeys(("", ".md", ".markdown", ".txt"), "markdown"), ".html": "html", ".htm": "html", ".json": "json"
 }  # fmt: skip
+_NOTHING = Message("user", ())
+_EMBEDDABLE = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Never SVG: it can hold scripts."""
 
 
 def format_of(path: Path) -> Format:
@@ -37,11 +56,13 @@ def document(whole: WholeSession, to: Format) -> Iterator[str]:
     Raises:
         SessionError: the session cannot be read.
     """
-    write = {"markdown": as_markdown, "html": as_html, "json": as_json}[to]
-    return write(whole, survey(whole))
+    found = survey(whole)
+    if to == "json":
+        return _as_json(whole, found)
+    return SessionDocument(whole, found, HtmlFormat() if to == "html" else MarkdownFormat()).write()
 
 
-def as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
+def _as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
     """Every record, one a line, with its images."""
     head = {**header_data(whole.header), "title": found.title, "messages": found.messages}
     yield "{\n" + "".join(f"{_to_json(key)}: {_to_json(value)},\n" for key, value in head.items()) + '"records": ['
@@ -71,3 +92,201 @@ def _record_data(record: Record, found: Survey) -> dict[str, Any]:
 def _to_json(value: Any) -> str:
     # A lone surrogate cannot be written as UTF-8, and not every JSON reader accepts its escape.
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """Facts about a session, collected before it is written out."""
+
+    title: str
+    branch: frozenset[int]
+    """The numbers of the messages on the current branch; all others were rewound."""
+    prompts: tuple[tuple[int, str, str], ...]
+    """The user messages of the current branch: number, time and first words."""
+    usage: Usage
+    last_at: str
+    messages: int
+
+
+def survey(whole: WholeSession) -> Survey:
+    """Read a session once; little of it stays in memory."""
+    fold = Transcript()
+    prompts = []
+    count = 0
+    for record in whole.records():
+        if isinstance(record, MessageRecord):
+            count += 1
+            message = record.message
+            words = _first_words(message.text) or ("[picture]" if message.parts_of(Image) else "")
+            if message.role == "user" and words:
+                prompts.append((record.number, record.at, words))
+            fold.take(replace(record, message=replace(_NOTHING, usage=message.usage)))
+        else:
+            fold.take(record)
+    branch = frozenset(entry.number for entry in fold.entries)
+    on_branch = tuple(prompt for prompt in prompts if prompt[0] in branch)
+    return Survey(fold.title, branch, on_branch, fold.usage, fold.last_at, count)
+
+
+class SessionDocument:
+    """The order of a document; the format writes each kind of text."""
+
+    def __init__(self, whole: WholeSession, found: Survey, form: HtmlFormat | MarkdownFormat) -> None:
+        self._whole = whole
+        self._found = found
+        self._form = form
+
+    def write(self) -> Iterator[str]:
+        prompts = [(number, date_and_time(at), text) for number, at, text in self._found.prompts]
+        yield self._form.head(self._found.title, [fact for fact in self._facts() if fact[1]], prompts)
+        yield from map(self._form.piece, self._pieces())
+        yield self._form.tail
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Names and values, in the format; a value may be empty."""
+        header, usage, form = self._whole.header, self._found.usage, self._form
+        cost = "price unknown" if usage.cost is None else dollars(usage.cost)
+        used = f"{usage.input:,} tokens read ({usage.cached:,} from the cache), {usage.output:,} written, {cost}"
+        return [
+            ("Session", form.code(header.id)),
+            ("Folder", form.code(header.project) if header.project else ""),
+            ("Model", form.code(header.model) if header.model else ""),
+            ("From", f"{date_and_time(header.created_at)} to {date_and_time(self._found.last_at)}"),
+            ("Used", used if usage.input or usage.output else ""),
+            ("Taken over from", form.escaped(header.origin.get("from", ""))),
+        ]
+
+    def _pieces(self) -> Iterator[str]:
+        """The messages, each tool call with its result, and what happened between them."""
+        open_calls: dict[str, ToolCall] = {}
+        is_rewound = False
+        for record in self._whole.records():
+            if isinstance(record, MessageRecord):
+                if (record.number not in self._found.branch) != is_rewound:
+                    yield from self._unanswered(open_calls)
+                    is_rewound = not is_rewound
+                    yield self._form.rewound(begins=is_rewound)
+                yield from self._message(record, open_calls)
+            elif text := _mark_text(record, self._found.title):
+                yield from self._unanswered(open_calls)
+                yield self._form.mark(text, date_and_time(record.at))
+                if isinstance(record, CompactionRecord) and record.summary:
+                    yield self._form.fold("Summary", self._form.words(record.summary))
+        yield from self._unanswered(open_calls)
+        if is_rewound:
+            yield self._form.rewound(begins=False)
+
+    def _message(self, record: MessageRecord, open_calls: dict[str, ToolCall]) -> Iterator[str]:
+        message = record.message
+        if message.role == "tool":
+            for reply in message.parts_of(ToolReply):
+                yield self._tool(open_calls.pop(reply.call_id, ToolCall(reply.call_id, reply.name, {})), reply)
+            return
+        if message.role == "assistant" or message.text:
+            yield from self._unanswered(open_calls)
+        shown = [part for part in message.parts if isinstance(part, Image) or _has_words(part)]
+        if shown:
+            who = "ouro" if message.role == "assistant" else "You"
+            if who == "You" and all(isinstance(part, Context) for part in shown):
+                who = "Added for the model"
+            notes = [date_and_time(record.at), self._form.escaped(message.model), _ending(message)]
+            body = self._form.gap.join(self._part(part, by_user=who == "You") for part in shown)
+            yield self._form.message(who, record.number, " · ".join(filter(None, notes)), body)
+        open_calls.update({call.id: call for call in message.tool_calls})
+
+    def _part(self, part: Part, *, by_user: bool) -> str:
+        match part:
+            case Text(text):
+                return self._form.typed(text) if by_user else self._form.words(text)
+            case Context(text):
+                return self._form.fold("Added for the model", self._form.block(text))
+            case Thinking(text):
+                return self._form.fold("Thinking", self._form.block(text))
+            case Image():
+                return self._image(part)
+            case _:
+                return ""
+
+    def _unanswered(self, open_calls: dict[str, ToolCall]) -> Iterator[str]:
+        yield from (self._form.tool(_call_title(call), "not answered", "") for call in open_calls.values())
+        open_calls.clear()
+
+    def _tool(self, call: ToolCall, reply: ToolReply) -> str:
+        display = reply.display
+        summary = display.summary if display else reply.text.strip().partition("\n")[0][:120]
+        match display.body if display else Plain(reply.text):
+            case Plain(text, "diff"):
+                body = self._form.diff(text.splitlines())
+            case Plain(text, language) if text.strip():
+                body = self._form.block(text, language)
+            case CommandOutput(command, output, exit_code):
+                end = f"\n[exit code {exit_code}]" if exit_code else ""
+                body = self._form.block(f"$ {command}\n{output}{end}", "console")
+            case Diff() as diff:
+                body = self._form.diff(diff.lines())
+            case Todos(items):
+                body = self._form.todos(items)
+            case _:
+                body = ""
+        shown = self._form.gap.join(filter(None, [body, *map(self._image, reply.images)]))
+        return self._form.tool(_call_title(call), summary, shown, failed=reply.failed)
+
+    def _image(self, image: Image) -> str:
+        name = one_line(image.name, 120) or clean(image.media_type)
+        if image.media_type in _EMBEDDABLE and 0 < len(image.data) <= self._form.max_picture:
+            return self._form.picture(name, image)
+        return self._form.no_picture(f"picture: {name}, {len(image.data):,} bytes")
+
+
+def date_and_time(at: str) -> str:
+    """A timestamp in local time; empty if it is not a timestamp."""
+    try:
+        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return ""
+
+
+def _call_title(call: ToolCall) -> str:
+    values = [value for value in call.arguments.values() if isinstance(value, str)]
+    command = call.arguments.get("command")
+    if isinstance(command, list | tuple):
+        values = [" ".join(map(str, command))]
+    return _first_words(f"{call.name} {values[0] if values else ''}")
+
+
+def _first_words(text: str) -> str:
+    return one_line(text[:360], 90)
+
+
+def _has_words(part: Part) -> bool:
+    return isinstance(part, Text | Context | Thinking) and bool(part.text.strip())
+
+
+def _ending(message: Message) -> str:
+    """How an answer ended that is not complete."""
+    if message.cut:
+        return "stopped in the middle"
+    return {"": "", "length": "cut at max_output", "filtered": "stopped by the provider's filter"}[message.incomplete]
+
+
+def _mark_text(record: Record, last_title: str) -> str:
+    match record:
+        case CompactionRecord(covers=(first, last), summary=summary, dropped=dropped):
+            if not summary:
+                return f"Compacted: {len(dropped)} old outputs were no longer sent."
+            return f"Compacted: in place of messages {first} to {last} a summary was sent from here on."
+        case DropRecord(items=items, restored=restored):
+            return f"{plural(len(items), 'item')} {'restored to' if restored else 'left out of'} the request."
+        case RewindRecord(to):
+            return f"Went back to message {to}." if to else "Went back to the start."
+        case ForkRecord(session, number):
+            return f"Up to here a copy of session {session[:8]}, up to its message {number}."
+        case ModelRecord(model):
+            return f"From here on {model} answers."
+        case TitleRecord(title) if title != last_title:
+            return f"Called “{title}”."
+        case RecalledRecord(items=items) if loaded := sum(item.state == "loaded" for item in items):
+            return f"{plural(loaded, 'note')} {'was' if loaded == 1 else 'were'} recalled."
+        case CostRecord(purpose, _, model, usage):
+            return f"In the background: {purpose} ({model}, {usage.input:,} + {usage.output:,} tokens)."
+        case _:
+            return ""

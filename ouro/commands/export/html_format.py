@@ -1,17 +1,15 @@
-"""A session as a self-contained HTML page: no script, no remote resources, every text escaped."""
+"""HtmlFormat: a self-contained HTML page, without scripts and remote resources, every text escaped."""
 
 from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from ouro.commands.export.session_document import SessionDocument, Survey, date_and_time
 from ouro.display import Todo
-from ouro.memory.backend import WholeSession
 from ouro.messages import Image
 from ouro.utils.text import clean
 
@@ -25,41 +23,41 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 _CLASSES = {"You": "person", "ouro": "model", "Added for the model": "added"}
 
 
-def as_html(whole: WholeSession, found: Survey) -> Iterator[str]:
-    document, title = HtmlDocument(whole, found), escaped(found.title) or "Session"
-    facts = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in document.facts() if value)
-    yield (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f"<title>{title}</title>\n<style>\n{page_style()}</style>\n</head>\n<body>\n"
-        f"<header>\n<h1>{title}</h1>\n<dl>{facts}</dl>\n</header>\n{_contents(found)}<main>\n"
-    )
-    yield from document.pieces()
-    yield "</main>\n<footer>Written by ouro.</footer>\n</body>\n</html>\n"
-
-
 def escaped(text: str) -> str:
     """A text escaped for HTML, without terminal control."""
     return html.escape(clean(text))
 
 
-def _contents(found: Survey) -> str:
-    if len(found.prompts) < 2:
-        return ""
-    lines = "".join(
-        f'<li><a href="#m{number}">{escaped(text)}</a> <time>{date_and_time(at)}</time></li>\n'
-        for number, at, text in found.prompts
-    )
-    head = f"{len(found.prompts)} of your messages"
-    return f"<nav><details><summary>{head}</summary>\n<ol>\n{lines}</ol></details></nav>\n"
-
-
-class HtmlDocument(SessionDocument):
+class HtmlFormat:
     max_picture = 512 << 10
+    """Bytes of an image that is embedded."""
+    gap = ""
+    """Between the parts of a message or of a tool result."""
+    tail = "</main>\n<footer>Written by ouro.</footer>\n</body>\n</html>\n"
 
     escaped = staticmethod(escaped)
+
+    def head(self, title: str, facts: Sequence[tuple[str, str]], prompts: Sequence[tuple[int, str, str]]) -> str:
+        """The begin of the page: `facts` are names and HTML, `prompts` the numbers, times and words of messages."""
+        title, contents = escaped(title) or "Session", ""
+        listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
+        if len(prompts) > 1:
+            lines = "".join(
+                f'<li><a href="#m{number}">{escaped(text)}</a> <time>{at}</time></li>\n' for number, at, text in prompts
+            )
+            summary = f"{len(prompts)} of your messages"
+            contents = f"<nav><details><summary>{summary}</summary>\n<ol>\n{lines}</ol></details></nav>\n"
+        return (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+            f"<title>{title}</title>\n<style>\n{page_style()}</style>\n</head>\n<body>\n"
+            f"<header>\n<h1>{title}</h1>\n<dl>{listed}</dl>\n</header>\n{contents}<main>\n"
+        )
+
+    def piece(self, text: str) -> str:
+        return text
 
     def code(self, text: str) -> str:
         return f"<code>{escaped(text)}</code>"
@@ -119,7 +117,7 @@ class HtmlDocument(SessionDocument):
 
 
 def highlight_code(text: str, language: str) -> str:
-    """Code as HTML, highlight_code if the language is known."""
+    """Code as HTML, coloured if the language is known."""
     text = clean(text).rstrip("\n")
     name = language.strip().split()[0].lower() if language.strip() else ""
     if not name or len(text) > _MAX_RENDERED:

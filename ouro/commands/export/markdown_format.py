@@ -1,15 +1,13 @@
-"""A session as a Markdown document: tools, thinking and added context fold; no content can break out of its fold."""
+"""MarkdownFormat: tools, thinking and added context fold; no content can break out of its fold."""
 
 from __future__ import annotations
 
 import base64
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from ouro.commands.export.session_document import SessionDocument, Survey
 from ouro.commands.render import block, code, escape, facts, todo_list
-from ouro.memory.backend import WholeSession
 from ouro.messages import Image
 from ouro.utils.text import clean
 
@@ -17,21 +15,21 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _ACTIVE = re.compile(r"<(?=[A-Za-z/!?])")
 
 
-def as_markdown(whole: WholeSession, found: Survey) -> Iterator[str]:
-    document = MarkdownDocument(whole, found)
-    yield f"# {escape(found.title) or 'Session'}\n\n{facts(*document.facts())}\n"
-    for piece in document.pieces():
-        yield f"\n{clean(piece).strip(chr(10))}\n"
-
-
-class MarkdownDocument(SessionDocument):
+class MarkdownFormat:
     max_picture = 16 << 10
     gap = "\n\n"
+    tail = ""
 
     code = staticmethod(code)
     escaped = staticmethod(escape)
     block = staticmethod(block)
     todos = staticmethod(todo_list)
+
+    def head(self, title: str, named: Sequence[tuple[str, str]], _prompts: Sequence[tuple[int, str, str]]) -> str:
+        return f"# {escape(title) or 'Session'}\n\n{facts(*named)}\n"
+
+    def piece(self, text: str) -> str:
+        return f"\n{clean(text).strip(chr(10))}\n"
 
     def typed(self, text: str) -> str:
         return self.words(text)
