@@ -1,30 +1,32 @@
-"""EditorSession: one session in an editor, with its prompts, questions and settings."""
+"""EditorSession: one session in an editor, with its prompts, questions and settings; and the editor as a front end."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import binascii
-from collections.abc import Coroutine, Iterable, Sequence
+import itertools
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from acp import Client
 from acp import schema as acp
-from acp.helpers import update_available_commands
+from acp.helpers import update_agent_message_text, update_available_commands
 
 from ouro import events
+from ouro.commands.builtin import listed_commands
+from ouro.commands.front_end import FrontEnd, choice_line
 from ouro.commands.mode import MODES
 from ouro.commands.models import EFFORTS
 from ouro.commands.slash import dispatch
 from ouro.display import Choice, Question
 from ouro.errors import NoModelError, UsageError
-from ouro.events import Event
-from ouro.frontends.acp.front_end import EditorFrontEnd, available_commands
+from ouro.events import Event, Level
 from ouro.frontends.acp.updates import EventUpdates, notice, plan_of
 from ouro.messages import ATTACHED, Image, Usage
-from ouro.session import Draft, Session, TurnObserver, TurnQueue, picture
+from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnObserver, TurnQueue, picture
 from ouro.utils.log import log
 from ouro.utils.text import clean
 
@@ -32,6 +34,82 @@ REFUSED = "The editor could not ask the user, so this was refused."
 ANSWER = "answer"
 """The name of the field of a form."""
 CLOSE_TIMEOUT = 10.0
+MAX_CHOICES = 9
+"""Buttons of one question; a longer list is printed, and the user names a choice after the command."""
+ELSEWHERE = "Use the editor's own list of threads."
+NOT_HERE = {"resume", "clear", "fork", "copy", "theme", "exit"}
+"""Commands that are not offered, because editors have their own way to do this."""
+
+
+class EditorFrontEnd(FrontEnd):
+    def __init__(self, editor: EditorSession, turns: TurnQueue) -> None:
+        self._editor = editor
+        self._turns = turns
+        self._numbers = itertools.count(1)
+
+    @property
+    def session(self) -> Session:
+        return self._editor.session
+
+    def show(self, markdown: str) -> None:
+        self._editor.send([update_agent_message_text(f"{markdown}\n\n")])
+
+    def say(self, text: str, level: Level = "info") -> None:  # noqa: ARG002 (the text says it)
+        self._editor.send([notice(text)])
+
+    async def choose(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        current: str = "",
+        preview: Callable[[str], None] = lambda _value: None,  # noqa: ARG002 (an editor marks nothing)
+    ) -> str | None:
+        if len(choices) > MAX_CHOICES:
+            names = "\n".join(f"- `{choice.value}` {choice.detail}".rstrip() for choice in choices)
+            self.show(f"{clean(title)} Name one behind the command:\n\n{clean(names)}")
+            return None
+        options = [
+            acp.PermissionOption(option_id=str(at), name=choice_line(choice, current), kind="allow_once")
+            for at, choice in enumerate(choices)
+        ]
+        options.append(acp.PermissionOption(option_id="cancel", name="Cancel", kind="reject_once"))
+        call_id = f"choice_{next(self._numbers)}"
+        call = acp.ToolCallUpdate(tool_call_id=call_id, title=clean(title), kind="other", status="pending")
+        chosen = await self._editor.request_choice(call, options)
+        return next((choice.value for at, choice in enumerate(choices) if chosen == str(at)), None)
+
+    def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:  # noqa: ARG002 (the editor has them)
+        self.say("The agent goes on from the message that you went back to; what the editor shows below it is gone.")
+        if draft:
+            self.say(f"The message was:\n{draft}")
+
+    async def pick_session(
+        self,
+        session_catalog: SessionCatalog,  # noqa: ARG002 (as FrontEnd names it)
+        only: Collection[str] = (),  # noqa: ARG002
+    ) -> OpenRequest | None:
+        raise UsageError(ELSEWHERE)
+
+    async def open(self, request: OpenRequest) -> None:
+        raise UsageError(ELSEWHERE, f"The session is {request.resume}." if request.resume else "")
+
+    async def go_to(self, message: int) -> None:
+        raise UsageError(f"Message {message} cannot be shown in an editor.", "Use `ouro --resume` in a terminal.")
+
+    async def send(self, text: str) -> None:
+        self._turns.queue(Draft(text))
+
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        await self._turns.run(events)
+
+    def copy(self, text: str) -> str:  # noqa: ARG002 (as FrontEnd names it)
+        raise UsageError("Copy it in the editor.")
+
+    def redraw(self) -> None:
+        """Do nothing: EditorSession sends changed settings after each command."""
+
+    def leave(self) -> None:
+        raise UsageError("Close the thread in the editor.")
 
 
 class EditorSession(TurnObserver):
@@ -270,6 +348,21 @@ class EditorSession(TurnObserver):
                 return  # the client is gone: the end of its input closes the sessions
             finally:
                 self._outgoing.task_done()
+
+
+def available_commands(session: Session) -> list[acp.AvailableCommand]:
+    """The slash commands for the editor's completion: built-in ones, then those of files, skills and servers."""
+    return [
+        acp.AvailableCommand(
+            name=command.name,
+            description=clean(command.help or command.place),
+            input=acp.AvailableCommandInput(root=acp.UnstructuredCommandInput(hint=command.argument))
+            if command.argument
+            else None,
+        )
+        for command in listed_commands(session)
+        if command.name not in NOT_HERE
+    ]
 
 
 def _text_of(question: Question) -> str:

@@ -8,20 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from acp import helpers
 from acp import schema as acp
-from acp.helpers import (
-    image_block,
-    plan_entry,
-    text_block,
-    tool_content,
-    tool_diff_content,
-    update_agent_message_text,
-    update_agent_thought_text,
-    update_plan,
-    update_tool_call,
-    update_user_message,
-    update_user_message_text,
-)
 
 from ouro import events
 from ouro.commands.render import block
@@ -73,9 +61,9 @@ class EventUpdates:
         """The updates for an event; none for most events that only a screen needs."""
         match event:
             case events.TextDelta(text):
-                yield update_agent_message_text(text)
+                yield helpers.update_agent_message_text(text)
             case events.ThinkingDelta(text):
-                yield update_agent_thought_text(text)
+                yield helpers.update_agent_thought_text(text)
             case events.ToolStarted():
                 yield self._start_update(event)
             case events.ToolProgress():
@@ -84,7 +72,9 @@ class EventUpdates:
                 yield self._end_update(event)
             case events.SubagentProgress():
                 line = f"{event.id} ({event.state}): {event.activity or event.task}\n{event.figures}"
-                yield update_tool_call(event.call_id, content=[tool_content(text_block(clean(line)))])
+                yield helpers.update_tool_call(
+                    event.call_id, content=[helpers.tool_content(helpers.text_block(clean(line)))]
+                )
             case events.TodosChanged(todos):
                 yield plan_of(todos)
             case events.UsageUpdated():
@@ -103,10 +93,14 @@ class EventUpdates:
 
     def replay(self, event: Event) -> Iterator[Update]:
         """The updates for an event of a loaded session: also the user's messages."""
-        if isinstance(event, events.Prompted):
-            yield from _prompt_updates(event)
-        else:
+        if not isinstance(event, events.Prompted):
             yield from self.of(event)
+            return
+        if event.text:
+            yield helpers.update_user_message_text(event.text)
+        for image in event.images:
+            picture = helpers.image_block(base64.b64encode(image.data).decode(), image.media_type)
+            yield helpers.update_user_message(picture)
 
     def call(self, call: ToolCall, title: str, display: Display | None = None) -> acp.ToolCallUpdate:
         """A tool call for a permission question, with what it would do."""
@@ -124,7 +118,7 @@ class EventUpdates:
         call = event.call
         title, where, given = clean(event.title), self._locations(call), dict(call.arguments)
         if call.id in self._output:  # a hook changed its arguments
-            return update_tool_call(call.id, title=title, locations=where, raw_input=given)
+            return helpers.update_tool_call(call.id, title=title, locations=where, raw_input=given)
         self._output[call.id] = ""
         is_terminal = self._has_terminals and call.name == "shell"
         return acp.ToolCallStart(
@@ -141,11 +135,11 @@ class EventUpdates:
 
     def _progress_update(self, event: events.ToolProgress) -> Update:
         if event.call_id in self._terminals:
-            return update_tool_call(event.call_id, content=self._terminal_of(event.call_id))
+            return helpers.update_tool_call(event.call_id, content=self._terminal_of(event.call_id))
         if self._has_terminals:
             return _meta_update(event.call_id, _terminal(event.call_id, "output", data=event.text))
         output = self._output[event.call_id] = (self._output.get(event.call_id, "") + event.text)[-_MAX_OUTPUT:]
-        return update_tool_call(event.call_id, content=[_code_block(output)])
+        return helpers.update_tool_call(event.call_id, content=[_text_content(block(output))])
 
     def _end_update(self, event: events.ToolFinished) -> Update:
         self._output.pop(event.call_id, None)
@@ -156,7 +150,7 @@ class EventUpdates:
             return _meta_update(event.call_id, meta, status=status)
         content = self._terminal_of(event.call_id) or self._content(event.display)
         locations = self._locations(None, event.display)
-        return update_tool_call(event.call_id, status=status, content=content, locations=locations)
+        return helpers.update_tool_call(event.call_id, status=status, content=content, locations=locations)
 
     def _terminal_of(self, call_id: str) -> list[Any]:
         shown = self._terminals.get(call_id)
@@ -166,15 +160,17 @@ class EventUpdates:
         match display.body:
             case Diff(changes):
                 return [
-                    tool_diff_content(self._absolute(change.moved_to or change.path), change.after or "", change.before)
+                    helpers.tool_diff_content(
+                        self._absolute(change.moved_to or change.path), change.after or "", change.before
+                    )
                     for change in changes
                 ]
             case CommandOutput(command, output, exit_code):
-                return [_code_block(output or (command if exit_code is None else "(no output)"))]
+                return [_text_content(block(output or (command if exit_code is None else "(no output)")))]
             case Plain(text, language):
-                return [_code_block(text, language)]
+                return [_text_content(block(text, language))]
             case _:
-                return [tool_content(text_block(clean(display.summary)))]
+                return [_text_content(clean(display.summary))]
 
     def _locations(self, call: ToolCall | None, display: Display | None = None) -> list[acp.ToolCallLocation] | None:
         if display is not None and isinstance(display.body, Diff):
@@ -193,13 +189,13 @@ class EventUpdates:
 
 
 def plan_of(todos: Sequence[Todo]) -> Update:
-    return update_plan(plan_entry(clean(todo.text), status=_TODO_STATES[todo.state]) for todo in todos)
+    return helpers.update_plan(helpers.plan_entry(clean(todo.text), status=_TODO_STATES[todo.state]) for todo in todos)
 
 
 def notice(text: str) -> Update:
     """A message from ouro itself, quoted to tell it from the text of the model."""
     quoted = "\n".join(f"> {line}" for line in clean(text).splitlines())
-    return update_agent_message_text(f"\n\n{quoted}\n\n")
+    return helpers.update_agent_message_text(f"\n\n{quoted}\n\n")
 
 
 def usage_of(usage: Usage) -> acp.Usage:
@@ -212,15 +208,8 @@ def usage_of(usage: Usage) -> acp.Usage:
     )
 
 
-def _prompt_updates(event: events.Prompted) -> Iterator[Update]:
-    if event.text:
-        yield update_user_message_text(event.text)
-    for image in event.images:
-        yield update_user_message(image_block(base64.b64encode(image.data).decode(), image.media_type))
-
-
-def _code_block(text: str, language: str = "") -> acp.ContentToolCallContent:
-    return tool_content(text_block(block(text, language)))
+def _text_content(text: str) -> acp.ContentToolCallContent:
+    return helpers.tool_content(helpers.text_block(text))
 
 
 def _first_change(change: Any) -> int:
