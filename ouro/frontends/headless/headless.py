@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Literal, TextIO
 
@@ -18,7 +18,6 @@ from ouro.events import Event
 from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerSchema, correction_request
 from ouro.frontends.headless.input import (
     AnswerInput,
-    ImageInput,
     Input,
     InterruptInput,
     PermissionInput,
@@ -27,12 +26,16 @@ from ouro.frontends.headless.input import (
     read_lines,
     read_prompt,
 )
-from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Progress, Refusal, Result
+from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
 from ouro.frontends.session_lines import card_line, now
-from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue, picture
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
+REFUSED = (
+    "ouro runs headless, without a user to ask, so this was refused ({}). "
+    "Do the work without it if possible; else say in your answer what was refused and how to allow it."
+)
+"""To the model, when a permission was needed."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -74,16 +77,16 @@ async def run_headless(
     if options.input == "stream-json" and options.output != "stream-json":
         raise UsageError("--input stream-json needs --output stream-json: questions are asked there.")
     schema = AnswerSchema.load(options.schema) if options.schema else None
+    output = Output(Pipe(streams.stdout), Pipe(streams.stderr), options.output)
     prompt = options.prompt
     if options.input == "text":
-        prompt = await read_prompt(prompt, streams.stdin, Progress(Pipe(streams.stderr), quiet=False).say)
-    session = await open_session(request)
-    run = HeadlessRun(session, options, streams, schema)
+        prompt = await read_prompt(prompt, streams.stdin, output.say)
+    run = HeadlessRun(await open_session(request), options, output, schema)
     try:
         with run.interrupted_by_signals():
             await run.run(prompt, streams.stdin)
-        if run.output.pipe.failure:
-            raise run.output.pipe.failure
+        if output.pipe.failure:
+            raise output.pipe.failure
         return run.exit_code or run.input_code
     finally:
         await run.close()
@@ -92,14 +95,10 @@ async def run_headless(
 class HeadlessRun(TurnObserver):
     """The prompts of one process and their results."""
 
-    def __init__(
-        self, session: Session, options: HeadlessOptions, streams: Streams, schema: AnswerSchema | None
-    ) -> None:
+    def __init__(self, session: Session, options: HeadlessOptions, output: Output, schema: AnswerSchema | None) -> None:
         self._session = session
         self._schema = schema
-        self.output = Output(Pipe(streams.stdout), options.output)
-        self._progress = Progress(Pipe(streams.stderr), quiet=options.output == "stream-json")
-        self._prints_events = options.output == "stream-json"
+        self._output = output
         self._has_user = options.input == "stream-json"
         self._decide = options.decide
         self._open: dict[str, events.PermissionAsked | events.QuestionAsked] = {}
@@ -116,7 +115,7 @@ class HeadlessRun(TurnObserver):
         """The exit code of the last prompt, or of the signal that ended it."""
         if self._signal is not None:
             return 128 + self._signal
-        if self.output.pipe.gone:
+        if self._output.pipe.gone:
             return 1
         return self._result.exit_code if self._has_result else 0
 
@@ -134,9 +133,9 @@ class HeadlessRun(TurnObserver):
 
     async def run(self, prompt: str, stdin: int | None) -> None:
         """Send the prompt, if there is one, and then the messages from stdin until its end."""
-        self.output.started(self._session)
-        if self._session.resumed is not None and self._prints_events:
-            self.output.event(events.Notice(card_line(await self._session.resumed.card(), now())))
+        self._output.started(self._session)
+        if self._session.resumed is not None and self._output.prints_events:
+            self._output.event(events.Notice(card_line(await self._session.resumed.card(), now())))
         for notice in self._session.notices:
             self.show(events.Notice(notice))
         if prompt:
@@ -151,8 +150,7 @@ class HeadlessRun(TurnObserver):
 
     def show(self, event: Event) -> None:
         """Print an event; answer a question if there is no user."""
-        self.output.event(event)
-        self._progress.event(event)
+        self._output.event(event)
         self._result.add(event)
         match event:
             case events.PermissionAsked() | events.QuestionAsked() if self._has_user:
@@ -163,7 +161,7 @@ class HeadlessRun(TurnObserver):
                 self._open.pop(event.question_id, None)
             case _:
                 pass
-        if self.output.pipe.gone:
+        if self._output.pipe.gone:
             self._session.interrupt()
             self._over.set()
 
@@ -172,8 +170,7 @@ class HeadlessRun(TurnObserver):
         if isinstance(event, events.PermissionAsked | events.QuestionAsked | events.QuestionClosed):
             self.show(event)
         else:
-            self.output.event(event)
-            self._progress.event(event)
+            self._output.event(event)
 
     async def _read_until_over(self, stdin: int | None) -> None:
         tasks = [asyncio.create_task(self._read(stdin)), asyncio.create_task(self._over.wait())]
@@ -194,14 +191,12 @@ class HeadlessRun(TurnObserver):
             for _ in range(1 + MAX_ASKED_AGAIN):
                 await self._queue.run(self._session.send(text, images))
                 misfit = result.check(self._schema)
-                if misfit is None or self._signal is not None or self.output.pipe.gone:
+                if misfit is None or self._signal is not None or self._output.pipe.gone:
                     break
                 text, images = correction_request(misfit), ()
             result.seconds = time.monotonic() - started
             await self._session.memory.settled()  # changes of memory are printed before the result
-            if not self.output.pipe.gone:
-                self._progress.finished(result)
-            self.output.result(result, self.exit_code)
+            self._output.result(result, self.exit_code)
         except Exception:
             self._queue.stop()
             self._over.set()
@@ -216,8 +211,13 @@ class HeadlessRun(TurnObserver):
             return
         refusal = Refusal(event.call.name, event.title, event.rule)
         self._result.refusals.append(refusal)
-        self._progress.refused(event, refusal)
-        self._session.answer(event.question_id, events.Permit("no", refusal_message(refusal)))
+        self._output.refused(event, refusal)
+        how = (
+            f"the user can allow it by starting ouro with {refusal.advice}"
+            if refusal.advice
+            else "no rule can allow it"
+        )
+        self._session.answer(event.question_id, events.Permit("no", REFUSED.format(how)))
 
     async def _read(self, stdin: int | None) -> None:
         async with aclosing(read_lines(stdin)) as arriving:
@@ -237,9 +237,10 @@ class HeadlessRun(TurnObserver):
             case UserInput() if not (given.text.strip() or given.images):
                 raise UsageError("A message of the input is empty.")
             case UserInput():
-                images = await asyncio.to_thread(_pictures, given.images)
+                pictures = [(image.name or "The image", image.data) for image in given.images]
+                images = [(await asyncio.to_thread(picture, *named))[0] for named in pictures]
                 deliver = self._queue.queue if given.queue else self._queue.say
-                deliver(Draft(given.text, images))
+                deliver(Draft(given.text, tuple(images)))
             case PermissionInput():
                 self._open.pop(given.question_id, None)  # QuestionClosed comes later; the input may end before it
                 self._session.answer(given.question_id, events.Permit(given.choice, given.comment))
@@ -253,16 +254,3 @@ class HeadlessRun(TurnObserver):
         self._signal = self._signal or number
         self._queue.stop()
         self._over.set()
-
-
-def _pictures(images: Sequence[ImageInput]) -> tuple[Image, ...]:
-    return tuple(picture(image.name or "The image", image.data)[0] for image in images)
-
-
-def refusal_message(refusal: Refusal) -> str:
-    """The message to the model when a permission was needed in headless."""
-    way = f"the user can allow it by starting ouro with {refusal.advice}" if refusal.advice else "no rule can allow it"
-    return (
-        f"ouro runs headless, without a user to ask, so this was refused ({way}). "
-        "Do the work without it if possible; else say in your answer what was refused and how to allow it."
-    )

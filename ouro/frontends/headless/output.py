@@ -138,55 +138,40 @@ class Pipe:
             self._stream = None
 
 
-class Output:
-    def __init__(self, pipe: Pipe, output_format: OutputFormat) -> None:
-        self.pipe = pipe
+class Output(NoticePrinter):
+    """Prints the answer on stdout and progress on stderr, one line per tool; or the events on stdout."""
+
+    def __init__(self, stdout: Pipe, stderr: Pipe, output_format: OutputFormat) -> None:
+        super().__init__()
+        self.pipe = stdout
+        self.prints_events = output_format == "stream-json"
+        self._progress = stderr
         self._format = output_format
+        self._coloured = stderr.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def started(self, session: Session) -> None:
-        if self._format == "stream-json":
+        if self.prints_events:
             status = session.status()
             line = {"type": "session", "session_id": session.id, "model": status.model, "mode": status.mode}
             self.pipe.write(json_line({**line, "cwd": str(session.cwd)}))
             if session.memory.manager is not None:
                 self.pipe.write(json_line(_receipt_to_json(session.memory.manager.receipt())))
 
-    def event(self, event: Event) -> None:
-        if self._format == "stream-json":
-            self.pipe.write(json_line(event_to_json(event)))
-
-    def result(self, result: Result, exit_code: int) -> None:
-        if self._format != "text":
-            self.pipe.write(json_line(result.to_json(exit_code)))
-        elif result.outcome in ("answered", "cut") and not result.misfit:
-            self.pipe.write(clean(result.text).rstrip("\n") + "\n")
-
-
-class Progress(NoticePrinter):
-    """Prints progress on stderr: one line per tool, and notices."""
-
-    def __init__(self, pipe: Pipe, *, quiet: bool) -> None:
-        super().__init__()
-        self._pipe = pipe
-        self._quiet = quiet
-        """The events go to stdout, so stderr stays empty."""
-        self._coloured = pipe.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
     def say(self, text: str, level: events.Level = "info") -> None:  # noqa: ARG002 (the text says it)
-        """Print one line without terminal control."""
-        self._pipe.write(f"ouro: {clean(text)}\n")
+        """Print one line of progress without terminal control."""
+        self._progress.write(f"ouro: {clean(text)}\n")
 
     def event(self, event: Event) -> None:
         match event:
-            case _ if self._quiet:
-                pass
+            case _ if self.prints_events:
+                self.pipe.write(json_line(event_to_json(event)))
             case events.ToolFinished():
                 title, result = self._finish_call(event)
                 mark = self._colour("✗", "31") if event.failed else self._colour("✓", "32")
-                self._pipe.write(f"{mark} {title}  {self._colour(result, '2')}".rstrip() + "\n")
+                self._progress.write(f"{mark} {title}  {self._colour(result, '2')}".rstrip() + "\n")
             case events.Compacting(0, 1):
                 self.say("The window is nearly full: the session is being compacted.")
-            case events.NotesRecalled() | events.TurnFinished():  # `finished` prints the end
+            case events.NotesRecalled() | events.TurnFinished():  # `result` prints the end
                 pass
             case _:
                 super().event(event)
@@ -195,11 +180,17 @@ class Progress(NoticePrinter):
         advice = f"; to allow it: {refusal.advice}" if refusal.advice else ""
         self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
 
-    def finished(self, result: Result) -> None:
+    def result(self, result: Result, exit_code: int) -> None:
+        if self.pipe.gone:
+            return
         if notice := notice_of(events.TurnFinished(result.outcome, result.detail)):
             self.say(*notice)
         elif result.misfit:
             self.say(f"the answer does not fit the schema: {result.misfit}")
+        if self._format != "text":
+            self.pipe.write(json_line(result.to_json(exit_code)))
+        elif result.outcome in ("answered", "cut") and not result.misfit:
+            self.pipe.write(clean(result.text).rstrip("\n") + "\n")
 
     def _colour(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._coloured and text else text
