@@ -12,7 +12,7 @@ from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import CoreChanged, QuestionAsked, Reply, Titled
 from ouro.frontends.event_lines import notice_of
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
-from ouro.frontends.plain.printer import PlainOutput
+from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.repl import Repl
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.trust.proposals import change_of
@@ -71,9 +71,9 @@ def test_what_is_left_out_of_a_change_is_marked():
 def test_a_long_title_gives_way_to_what_came_of_it(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     printed: list[str] = []
-    PlainOutput(printed.append, plain=False).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
+    Printer(printed.append, plain=False).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
     assert Text.from_ansi("".join(printed)).plain == "✓ shell echo echo echo echo echo echo echo ec…  3 lines  4 s\n"
-    PlainOutput(printed.append, plain=True).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
+    Printer(printed.append, plain=True).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
     assert printed[-1].count("echo") == 30
 
 

@@ -7,7 +7,7 @@ from fakes.transcript_app import TranscriptApp
 
 from ouro.assemble import Options, open_session
 from ouro.events import Compacted, NotesRecalled, Notice, Prompted, Titled
-from ouro.frontends.plain.printer import PlainOutput, Printer
+from ouro.frontends.plain.printer import Printer
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.messages import Usage
 from ouro.session import OpenRequest
@@ -83,7 +83,7 @@ async def test_the_plain_prompt_prints_it_as_it_did(repository):
     await session.close()
     again = await opened(repository, resume="latest")
     printed: list[str] = []
-    Printer(PlainOutput(printed.append, plain=True)).replay(again.scrollback.shown())
+    Printer(printed.append, plain=True).replay(again.scrollback.shown())
     await again.close()
     line = f"Compacted: {told.before:,} → {told.after:,} tokens; {told.covered} messages summarized"
     assert line in "".join(printed)

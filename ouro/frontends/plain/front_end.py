@@ -14,7 +14,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Prompted
 from ouro.frontends.clipboard import SENT_TO_TERMINAL, copy_with_program
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.plain.questions import LineQuestions, SessionQuestion, parse_choice
+from ouro.frontends.plain.questions import LineQuestions, ask_session, parse_choice
 from ouro.frontends.session_lines import LEFT_BRANCH
 from ouro.frontends.welcome import is_first_start, welcome
 from ouro.messages import Image
@@ -83,7 +83,7 @@ class ReplFrontEnd(FrontEnd):
             self.say(f"The message was:\n{draft}")
 
     async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
-        return await SessionQuestion(self._printer, self._questions, session_catalog).ask(only)
+        return await ask_session(self._printer, self._questions, session_catalog, only)
 
     async def begin(self, request: OpenRequest) -> bool:
         """Open the first session; returns False when the user cancels.
@@ -139,9 +139,9 @@ class ReplFrontEnd(FrontEnd):
     def copy(self, text: str) -> str:
         if how := copy_with_program(text):
             return how
-        if self._printer.output.plain:
+        if self._printer.plain:
             raise UsageError("This terminal has no clipboard access. Use /export to write a file.")
-        self._printer.output.control(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
+        self._printer.write(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
         return SENT_TO_TERMINAL
 
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002 (for screens)

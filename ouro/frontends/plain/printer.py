@@ -64,25 +64,108 @@ FAILED_LINES = 16
 DIFF_LINES = 60
 QUESTION_LINES = 400
 MIN_TITLE = 20
+MIN_THINKING_SECONDS = 1.0
+_COMPACTION = "compaction"
+"""The key of a running compaction among the titles of tool calls."""
 _STYLES = {"markdown.code": "cyan", "markdown.code_block": "none", "markdown.h1": "bold", "markdown.h2": "bold"}
 _CONTROL = re.compile(r"\x1b\[[0-9;]*m")
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_MARKS = {"info": ("·", "dim"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 
 
-class PlainOutput:
-    """Writes finished lines. Text is never read as markup; the caller has cleaned it of control characters."""
+class Printer(NoticePrinter):
+    """Prints events as finished lines. Text is never read as markup."""
 
     def __init__(self, write: Callable[[str], None], *, plain: bool) -> None:
         """With `plain` there are no colours and no drawing, only lines of text."""
-        self._write = write
+        super().__init__()
+        self.write = write
         self.plain = plain
         self._ends_with_gap = True
+        self._blocks = MarkdownBlocks()
+        self.seen: set[str] = set()
+        """The ids of calls whose diff was shown with the permission question."""
+        self.echoed: list[str] = []
+        """Texts that the user has just typed: their `Prompted` events are not printed."""
+        self._thinking_since: float | None = None
+
+    @property
+    def activity(self) -> str:
+        if self._titles:
+            return one_line(next(reversed(self._titles.values())), 40)
+        return "thinking" if self._thinking_since is not None else ""
+
+    def event(self, event: Event) -> None:
+        match event:
+            case events.Prompted(text) if text in self.echoed:
+                self.echoed.remove(text)
+            case events.Prompted(text):
+                first, *more = clean(text).splitlines() or [""]
+                rest = f" … and {len(more)} more line{'s' if len(more) > 1 else ''}" if more else ""
+                self.line(f"› {first}{rest}", "bold")
+            case events.TextDelta():
+                self._end_thought()
+                self._print_blocks(self._blocks.add(event.text))
+            case events.ThinkingDelta():
+                self._thinking_since = self._thinking_since or time.monotonic()
+            case events.Replied():
+                self._end_thought()
+                self._print_blocks(self._blocks.finish())
+            case events.ToolStarted():
+                super().event(event)
+                if self.plain:
+                    self.line(f"… {one_line(event.title)}")
+            case events.ToolFinished(display=display, failed=failed):
+                self.marked(*(("✗", "red") if failed else ("✓", "green")), *self._finish_call(event))
+                if event.call_id not in self.seen or not isinstance(display.body, Diff):
+                    self._body(display.body, FAILED_LINES if failed else OUTPUT_LINES, DIFF_LINES)
+            case events.SubagentProgress():
+                if event.call_id in self._titles:
+                    self._titles[event.call_id] = f"{event.id}: {event.task}"
+                super().event(event)
+            case events.Compacting():
+                if _COMPACTION not in self._titles:
+                    self.say("Compacting the session …")
+                part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
+                self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
+            case events.NotesRecalled():
+                if notice := notice_of(event):
+                    self.say(f"{notice[0]} · /memory receipt")
+            case events.CoreChanged():
+                super().event(event)
+                self._body(event.display.body, OUTPUT_LINES, DIFF_LINES)
+            case _:
+                self._end(event)
+                super().event(event)
+
+    def _end(self, event: Event) -> None:
+        """Finish or discard what an event ends: a compaction, an answer that is retried, the turn."""
+        match event:
+            case events.Notice() | events.Compacted():
+                self._titles.pop(_COMPACTION, None)
+            case events.Retrying():
+                self._blocks.discard()
+            case events.TurnFinished():
+                self._end_thought()
+                self._print_blocks(self._blocks.finish())
+                self._titles.clear()
+            case _:
+                pass
+
+    def replay(self, earlier: Iterable[Event]) -> None:
+        """Print earlier events. Streamed deltas are left out."""
+        for event in earlier:
+            if isinstance(event, events.Replied) and event.message.text:
+                self._print_blocks(self._blocks.add(event.message.text))
+            if not isinstance(event, events.TextDelta | events.ThinkingDelta):
+                self.event(event)
 
     def markdown(self, text: str) -> None:
-        self._write("" if self._ends_with_gap else "\n")
+        text = clean(text)
+        self.write("" if self._ends_with_gap else "\n")
         self._ends_with_gap = True
         if self.plain:
-            self._write(f"{text}\n\n")
+            self.write(f"{text}\n\n")
             return
         from rich.markdown import Heading, Markdown  # imported late: a plain terminal does not need rich
 
@@ -91,14 +174,28 @@ class PlainOutput:
         lines = [line.rstrip(" ") for line in rendered.split("\n")]
         filled = [place for place, line in enumerate(lines) if _CONTROL.sub("", line).strip()]
         shown = lines[filled[0] : filled[-1] + 1] if filled else []
-        self._write("\n".join([*shown, "", ""]))
+        self.write("\n".join([*shown, "", ""]))
 
-    def control(self, sequence: str) -> None:
-        if not self.plain:
-            self._write(sequence)
+    def say(self, text: str, level: events.Level = "info") -> None:
+        mark, style = _MARKS[level]
+        self.line(f"{mark} {clean(text)}", style)
+
+    def choices(self, title: str, labels: Sequence[str]) -> None:
+        if title:
+            self.line(clean(title), "bold")
+        for number, label in enumerate(labels, 1):
+            self.line(f"  {number}. {one_line(label)}")
 
     def line(self, text: str, style: str = "") -> None:
+        """Print a text that has no control characters."""
         self._print_runs((text, style))
+
+    def question_body(self, display: Display) -> None:
+        if isinstance(display.body, CommandOutput):
+            for line in display.body.command.splitlines():
+                self.line(f"  $ {escaped(line)}")
+        else:
+            self._body(display.body, QUESTION_LINES, QUESTION_LINES)
 
     def marked(self, mark: str, style: str, title: str, detail: str) -> None:
         """Print a mark, a title and a detail; the title is cut so that they fit one line."""
@@ -111,17 +208,6 @@ class PlainOutput:
             fitted.truncate(max(MIN_TITLE, _width() - beside), overflow="ellipsis")
             title = fitted.plain
         self._print_runs((f"{mark} ", style), (title, ""), (after, "dim"))
-
-    def body(self, body: Body | None, *, failed: bool) -> None:
-        """Print the result of a tool: its first or last lines."""
-        self._body(body, FAILED_LINES if failed else OUTPUT_LINES, DIFF_LINES)
-
-    def question_body(self, display: Display) -> None:
-        if isinstance(display.body, CommandOutput):
-            for line in display.body.command.splitlines():
-                self.line(f"  $ {escaped(line)}")
-        else:
-            self._body(display.body, QUESTION_LINES, QUESTION_LINES)
 
     def _body(self, body: Body | None, lines: int, diff_lines: int) -> None:
         match body:
@@ -157,11 +243,11 @@ class PlainOutput:
     def _print_runs(self, *runs: tuple[str, str]) -> None:
         self._ends_with_gap = False
         if self.plain:
-            self._write("".join(text for text, _ in runs).rstrip() + "\n")
+            self.write("".join(text for text, _ in runs).rstrip() + "\n")
             return
         from rich.text import Text
 
-        self._write(self._render(Text.assemble(*runs, overflow="fold")))
+        self.write(self._render(Text.assemble(*runs, overflow="fold")))
 
     def _render(self, renderable: Any) -> str:
         from rich.console import Console
@@ -175,138 +261,17 @@ class PlainOutput:
         console.print(renderable)
         return file.getvalue()
 
-
-def _width() -> int:
-    return max(20, shutil.get_terminal_size().columns)
-
-
-MIN_THINKING_SECONDS = 1.0
-_COMPACTION = "compaction"
-"""The key of a running compaction among the titles of tool calls."""
-
-
-class Printer(NoticePrinter):
-    """Prints events."""
-
-    def __init__(self, output: PlainOutput) -> None:
-        super().__init__()
-        self.output = output
-        self._blocks = MarkdownBlocks()
-        self.seen: set[str] = set()
-        """The ids of calls whose diff was shown with the permission question."""
-        self._echoed: list[str] = []
-        self._thinking_since: float | None = None
-
-    @property
-    def activity(self) -> str:
-        if self._titles:
-            return one_line(next(reversed(self._titles.values())), 40)
-        return "thinking" if self._thinking_since is not None else ""
-
-    def skip_echo(self, text: str) -> None:
-        """Do not print the next `Prompted` event of this text: the user just typed it."""
-        self._echoed.append(text)
-
-    def echo(self, text: str) -> None:
-        self.output.line(clean(text), "bold")
-
-    def event(self, event: Event) -> None:
-        match event:
-            case events.Prompted():
-                self._print_prompt(event.text)
-            case events.TextDelta():
-                self._end_thought()
-                self._print_blocks(self._blocks.add(event.text))
-            case events.ThinkingDelta():
-                self._thinking_since = self._thinking_since or time.monotonic()
-            case events.Replied():
-                self._end_thought()
-                self._print_blocks(self._blocks.finish())
-            case events.ToolStarted():
-                super().event(event)
-                if self.output.plain:
-                    self.output.line(f"… {one_line(event.title)}")
-            case events.ToolFinished():
-                self._tool_finished(event)
-            case events.SubagentProgress():
-                if event.call_id in self._titles:
-                    self._titles[event.call_id] = f"{event.id}: {event.task}"
-                super().event(event)
-            case events.Compacting():
-                self._compacting(event)
-            case events.NotesRecalled():
-                if notice := notice_of(event):
-                    self.say(f"{notice[0]} · /memory receipt")
-            case _:
-                self._end(event)
-                super().event(event)
-                if isinstance(event, events.CoreChanged):
-                    self.output.body(event.display.body, failed=False)
-
-    def replay(self, earlier: Iterable[Event]) -> None:
-        """Print earlier events. Streamed deltas are left out."""
-        for event in earlier:
-            if isinstance(event, events.Replied) and event.message.text:
-                self._print_blocks(self._blocks.add(event.message.text))
-            if not isinstance(event, events.TextDelta | events.ThinkingDelta):
-                self.event(event)
-
-    def markdown(self, text: str) -> None:
-        self.output.markdown(clean(text))
-
-    def say(self, text: str, level: events.Level = "info") -> None:
-        mark = {"info": "·", "warning": "!", "error": "✗"}[level]
-        style = {"info": "dim", "warning": "yellow", "error": "red"}[level]
-        self.output.line(f"{mark} {clean(text)}", style)
-
-    def choices(self, title: str, labels: Sequence[str]) -> None:
-        if title:
-            self.output.line(clean(title), "bold")
-        for number, label in enumerate(labels, 1):
-            self.output.line(f"  {number}. {one_line(label)}")
-
     def _print_blocks(self, blocks: Sequence[str]) -> None:
         for block in blocks:
-            self.output.markdown(clean(block))
-
-    def _print_prompt(self, text: str) -> None:
-        if text in self._echoed:
-            self._echoed.remove(text)
-            return
-        first, *more = clean(text).splitlines() or [""]
-        rest = f" … and {len(more)} more line{'s' if len(more) > 1 else ''}" if more else ""
-        self.output.line(f"› {first}{rest}", "bold")
+            self.markdown(block)
 
     def _end_thought(self) -> None:
         if self._thinking_since is not None:
             seconds = time.monotonic() - self._thinking_since
             self._thinking_since = None
             if seconds >= MIN_THINKING_SECONDS:
-                self.output.line(f"· thought for {seconds:.0f} s", "dim")
+                self.line(f"· thought for {seconds:.0f} s", "dim")
 
-    def _tool_finished(self, event: events.ToolFinished) -> None:
-        mark, style = ("✗", "red") if event.failed else ("✓", "green")
-        self.output.marked(mark, style, *self._finish_call(event))
-        if event.call_id in self.seen and isinstance(event.display.body, Diff):
-            return
-        self.output.body(event.display.body, failed=event.failed)
 
-    def _compacting(self, event: events.Compacting) -> None:
-        if _COMPACTION not in self._titles:
-            self.say("Compacting the session …")
-        part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
-        self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
-
-    def _end(self, event: Event) -> None:
-        """Finish or discard what an event ends: a compaction, an answer that is retried, the turn."""
-        match event:
-            case events.Notice() | events.Compacted():
-                self._titles.pop(_COMPACTION, None)
-            case events.Retrying():
-                self._blocks.discard()
-            case events.TurnFinished():
-                self._end_thought()
-                self._print_blocks(self._blocks.finish())
-                self._titles.clear()
-            case _:
-                pass
+def _width() -> int:
+    return max(20, shutil.get_terminal_size().columns)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -17,18 +16,14 @@ from ouro.frontends.session_lines import (
     ALL,
     SessionMatch,
     SessionMatches,
-    card_choices,
-    card_line,
-    card_lines,
     format_figures,
     now,
     preview_lines,
     title_of,
 )
-from ouro.session import ResumeCard, Session, SessionCatalog, TurnQueue
+from ouro.session import Session, SessionCatalog
 from ouro.session.opening import OpenRequest, Part
-from ouro.utils.log import log
-from ouro.utils.text import clean, escaped, one_line
+from ouro.utils.text import escaped, one_line
 
 T = TypeVar("T")
 _PERMIT = re.compile(r"(y|yes|s|session|a|always|n|no)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
@@ -168,23 +163,22 @@ class TurnQuestions:
         self._asking.clear()
 
     def _print(self, event: PermissionAsked | QuestionAsked) -> None:
-        output = self._printer.output
         if isinstance(event, PermissionAsked):
             self._printer.seen.add(event.call.id)
-            output.line(f"? {escaped(one_line(event.title))}", "bold yellow")
-            output.question_body(event.display)
-            output.line(f"  {escaped(event.reason)}", "dim")
+            self._printer.line(f"? {escaped(one_line(event.title))}", "bold yellow")
+            self._printer.question_body(event.display)
+            self._printer.line(f"  {escaped(event.reason)}", "dim")
             rule = escaped(event.rule)
             always, session = (f" · a always: {rule}", " · s until ouro exits") if rule else ("", "")
-            output.line(f"  y yes{always} · n no{session}    (text after the letter goes to the model)")
+            self._printer.line(f"  y yes{always} · n no{session}    (text after the letter goes to the model)")
             return
         question = event.question
-        output.markdown(clean(question.text))
+        self._printer.markdown(question.text)
         if question.details:
-            output.markdown(clean(question.details))
+            self._printer.markdown(question.details)
         self._printer.choices("", question.choices)
         several = "numbers" if question.several else "a number"
-        output.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
+        self._printer.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
 
     async def _ask(self, event: PermissionAsked | QuestionAsked, session: Session) -> None:
         answer: Permit | Reply
@@ -196,61 +190,7 @@ class TurnQuestions:
         session.answer(event.question_id, answer)
 
 
-@dataclass
-class ResumeOffer:
-    """Prints the resume card, without waiting for it. A message in place of a choice resumes the full session."""
-
-    _printer: Printer
-    _questions: LineQuestions
-    _turns: TurnQueue
-    _at_rest: Callable[[], Awaitable[bool]]
-    """Waits for the lines typed before, and returns whether nothing is running then."""
-    _send: Callable[[str], None]
-    """Handles a line that is not a choice but a message."""
-    _card_task: asyncio.Task[None] | None = None
-
-    def begin(self, session: Session) -> None:
-        self.cancel()
-        if session.resumed is not None:
-            self._card_task = asyncio.create_task(self._show(session))
-
-    def cancel(self) -> bool:
-        """Stop; returns whether a card or its question was open."""
-        was_open = self._card_task is not None and not self._card_task.done()
-        if self._card_task is not None:
-            self._card_task.cancel()
-        return was_open
-
-    async def _show(self, session: Session) -> None:
-        try:
-            card = await session.resumed.card() if session.resumed else None
-        except (OuroError, OSError) as error:
-            log.warning("the resume card: %s", error)
-            return
-        if card is None or not await self._at_rest() or self._turns.session is not session:
-            return
-        if card.is_long and sys.stdin.isatty():
-            await self._ask(session, card)
-        else:
-            self._printer.say(card_line(card, now()))
-
-    async def _ask(self, session: Session, card: ResumeCard) -> None:
-        for name, words in card_lines(card, now()):
-            self._printer.say(f"{name:<11} {words}")
-        choices = card_choices(card)
-        if len(choices) == 1:
-            return
-        self._printer.choices(
-            "Resume with which part? Type a number, or your message.", [words for _, words in choices]
-        )
-        part, message = await self._questions.ask("> ", lambda line: _parse(line, [part for part, _ in choices]))
-        if part != "full" and session.resumed is not None:
-            self._turns.start(session.resumed.take(part))
-        elif message:
-            self._send(message)
-
-
-def _parse(line: str, parts: list[Part]) -> tuple[Part, str]:
+def parse_part(line: str, parts: list[Part]) -> tuple[Part, str]:
     """A number is a choice; any other text is a message, sent with the full session."""
     text = line.strip()
     if text.isdigit() and 1 <= int(text) <= len(parts):
@@ -263,58 +203,52 @@ _HELP = "Type a number to open a session, `copy N` for a copy, `look N` to previ
 _NUMBERED = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
 
 
-@dataclass
-class SessionQuestion:
-    """Asks for a session until one is picked or the line is empty."""
+async def ask_session(
+    printer: Printer, questions: LineQuestions, catalog: SessionCatalog, only: Collection[str] = ()
+) -> OpenRequest | None:
+    """Ask for a session until one is picked or the line is empty."""
+    matches = SessionMatches(await catalog.sessions(), catalog.is_here, only)
+    listed = await _list_sessions(printer, catalog, matches, "")
+    while True:
+        line = await questions.ask("session: ", str.strip)
+        chosen = _NUMBERED.fullmatch(line)
+        if not line:
+            return None
+        if chosen and 1 <= int(chosen[2]) <= len(listed):
+            info = listed[int(chosen[2]) - 1].info
+            if chosen[1] != "look":
+                return OpenRequest(info.id, fork=chosen[1] == "copy")
+            try:
+                preview = await catalog.preview(info)
+            except (OuroError, OSError) as error:
+                printer.say(str(error), "warning")
+                continue
+            for who, words in preview_lines(preview, 80):
+                printer.say(f"{who}: {words}" if who else words)
+        elif chosen:
+            printer.say(f"Type a number from 1 to {len(listed)}.", "warning")
+        elif line == "all":
+            matches.next_scope()
+            listed = await _list_sessions(printer, catalog, matches, matches.query)
+        else:
+            listed = await _list_sessions(printer, catalog, matches, line)
 
-    _printer: Printer
-    _questions: LineQuestions
-    _session_catalog: SessionCatalog
 
-    async def ask(self, only: Collection[str] = ()) -> OpenRequest | None:
-        sessions = await self._session_catalog.sessions()
-        matches = SessionMatches(sessions, self._session_catalog.is_here, only)
-        listed = await self._list(matches, "")
-        while True:
-            line = await self._questions.ask("session: ", str.strip)
-            chosen = _NUMBERED.fullmatch(line)
-            if not line:
-                return None
-            if chosen and 1 <= int(chosen[2]) <= len(listed):
-                info = listed[int(chosen[2]) - 1].info
-                if chosen[1] != "look":
-                    return OpenRequest(info.id, fork=chosen[1] == "copy")
-                await self._look(listed[int(chosen[2]) - 1])
-            elif chosen:
-                self._printer.say(f"Type a number from 1 to {len(listed)}.", "warning")
-            elif line == "all":
-                matches.next_scope()
-                listed = await self._list(matches, matches.query)
-            else:
-                listed = await self._list(matches, line)
-
-    async def _list(self, matches: SessionMatches, words: str) -> Sequence[SessionMatch]:
-        matches.look_for(words)
-        if matches.query:
-            async for hit in self._session_catalog.search(matches.in_scope, matches.query):
-                matches.add(hit)
-        found = matches.matches()
-        listed = found[:MAX_LISTED]
-        heading = f"Sessions, {matches.scope}" + (f", with “{matches.query}”" if matches.query else "")
-        self._printer.choices(f"{heading}: {len(found):,}", [_line(match) for match in listed])
-        if len(found) > MAX_LISTED:
-            self._printer.say(f"… and {len(found) - MAX_LISTED:,} more. Type words of a title or message.")
-        self._printer.say(_HELP.format("the sessions of this project" if matches.scope == ALL else "all projects"))
-        return listed
-
-    async def _look(self, match: SessionMatch) -> None:
-        try:
-            preview = await self._session_catalog.preview(match.info)
-        except (OuroError, OSError) as error:
-            self._printer.say(str(error), "warning")
-            return
-        for who, words in preview_lines(preview, 80):
-            self._printer.say(f"{who}: {words}" if who else words)
+async def _list_sessions(
+    printer: Printer, catalog: SessionCatalog, matches: SessionMatches, words: str
+) -> Sequence[SessionMatch]:
+    matches.look_for(words)
+    if matches.query:
+        async for hit in catalog.search(matches.in_scope, matches.query):
+            matches.add(hit)
+    found = matches.matches()
+    listed = found[:MAX_LISTED]
+    heading = f"Sessions, {matches.scope}" + (f", with “{matches.query}”" if matches.query else "")
+    printer.choices(f"{heading}: {len(found):,}", [_line(match) for match in listed])
+    if len(found) > MAX_LISTED:
+        printer.say(f"… and {len(found) - MAX_LISTED:,} more. Type words of a title or message.")
+    printer.say(_HELP.format("the sessions of this project" if matches.scope == ALL else "all projects"))
+    return listed
 
 
 def _line(match: SessionMatch) -> str:

@@ -8,21 +8,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ouro.commands.mode import next_mode, set_mode
 from ouro.commands.slash import dispatch
-from ouro.errors import DemoRequested
+from ouro.errors import DemoRequested, OuroError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
+from ouro.frontends.headless.input import read_lines
+from ouro.frontends.headless.output import Pipe
 from ouro.frontends.plain.front_end import OpenCatalog, OpenSession, ReplFrontEnd
-from ouro.frontends.plain.line_reader import LineReader
-from ouro.frontends.plain.printer import PlainOutput, Printer
-from ouro.frontends.plain.questions import LineQuestions, ResumeOffer, TurnQuestions
-from ouro.frontends.session_lines import status_items
-from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue
+from ouro.frontends.plain.printer import Printer
+from ouro.frontends.plain.questions import LineQuestions, TurnQuestions, parse_part
+from ouro.frontends.session_lines import card_choices, card_line, card_lines, now, status_items
+from ouro.session import Draft, OpenRequest, Resumed, Session, TurnObserver, TurnQueue
 from ouro.settings import TuiSettings
-from ouro.utils.text import plural
+from ouro.utils.log import log
+from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.prompt_reader import PromptReader
@@ -72,18 +75,18 @@ class Repl(TurnObserver):
         self, open_session: OpenSession, open_catalog: OpenCatalog | None, settings: TuiSettings, *, plain: bool
     ) -> None:
         self._settings = settings
-        self._printer = Printer(PlainOutput(self._write, plain=plain))
+        self._printer = Printer(self._write, plain=plain)
         self._questions = LineQuestions(self.redraw)
         self._turn_questions = TurnQuestions(self._questions, self._printer)
         self._background_questions = TurnQuestions(self._questions, self._printer)
         self.turns = TurnQueue(self, holds_after_interrupt=True)
-        self._offer = ResumeOffer(self._printer, self._questions, self.turns, self._at_rest, self._take)
+        self._offering: asyncio.Task[None] | None = None
         self._front_end = ReplFrontEnd(open_session, open_catalog, self._printer, self._questions, self.turns, self)
         self.reader: LineReader | PromptReader = LineReader(self)
         if not plain:
             from ouro.frontends.plain.prompt_reader import PromptReader
 
-            self.reader = PromptReader(self, self._printer.echo)
+            self.reader = PromptReader(self, lambda text: self._printer.line(clean(text), "bold"))
         self._work: set[asyncio.Task[None]] = set()
         self._in_order = asyncio.Lock()
         self._reading: asyncio.Task[str | None] | None = None
@@ -144,7 +147,7 @@ class Repl(TurnObserver):
         return await dispatch(self._front_end, text)
 
     def _ring(self, seconds: float) -> None:
-        if 0 < self._settings.notify_seconds < seconds and not self._printer.output.plain:
+        if 0 < self._settings.notify_seconds < seconds and not self._printer.plain:
             self._write("\a")
 
     # What the front end needs
@@ -156,7 +159,9 @@ class Repl(TurnObserver):
     def begin_session(self, session: Session) -> None:
         """Forget the questions of the session before, and show the resume card of this one."""
         self._background_questions.close()
-        self._offer.begin(session)
+        self._cancel_offer()
+        if session.resumed is not None:
+            self._offering = asyncio.create_task(self._offer_resume(session, session.resumed))
 
     def leave(self, code: int = 0) -> None:
         self._exit_code = code
@@ -168,7 +173,7 @@ class Repl(TurnObserver):
     def label(self) -> str:
         if question := self._questions.open:
             return question.label
-        return PLAIN_PROMPT if self._printer.output.plain else PROMPT
+        return PLAIN_PROMPT if self._printer.plain else PROMPT
 
     def toolbar(self) -> str:
         if self.turns.session is None:
@@ -254,7 +259,7 @@ class Repl(TurnObserver):
         if line.startswith("!"):
             await self._front_end.send(line)
         elif not await dispatch(self._front_end, line):
-            self._printer.skip_echo(line)
+            self._printer.echoed.append(line)
             await self._front_end.send(line)
 
     def _in_background(self, work: Awaitable[None]) -> None:
@@ -274,14 +279,41 @@ class Repl(TurnObserver):
             asyncio.get_running_loop().call_exception_handler({"message": "a command failed", "exception": error})
         self.redraw()
 
-    async def _at_rest(self) -> bool:
+    async def _offer_resume(self, session: Session, resumed: Resumed) -> None:
+        """Print the resume card once the lines typed before are done. A message resumes the full session."""
+        try:
+            card = await resumed.card()
+        except (OuroError, OSError) as error:
+            log.warning("the resume card: %s", error)
+            return
         await asyncio.gather(*self._work, return_exceptions=True)
-        return not self.turns.busy and self._questions.open is None
+        if self.turns.busy or self._questions.open is not None or self.turns.session is not session:
+            return
+        if not card.is_long or not sys.stdin.isatty():
+            self._printer.say(card_line(card, now()))
+            return
+        for name, words in card_lines(card, now()):
+            self._printer.say(f"{name:<11} {words}")
+        choices = card_choices(card)
+        if len(choices) == 1:
+            return
+        question = "Resume with which part? Type a number, or your message."
+        self._printer.choices(question, [words for _, words in choices])
+        parts = [part for part, _ in choices]
+        part, message = await self._questions.ask("> ", lambda line: parse_part(line, parts))
+        if part != "full":
+            self.turns.start(resumed.take(part))
+        elif message:
+            self._take(message)
+
+    def _cancel_offer(self) -> bool:
+        """Stop the resume card; returns whether it or its question was open."""
+        return self._offering is not None and self._offering.cancel()
 
     def _cancel_work(self) -> bool:
         for task in tuple(self._work):
             task.cancel()
-        return self._offer.cancel() or bool(self._work)
+        return self._cancel_offer() or bool(self._work)
 
     def _write(self, text: str) -> None:
         self.reader.write(text)
@@ -298,3 +330,82 @@ class Repl(TurnObserver):
             await self.turns.close()
             if self.turns.session.is_saved:
                 self._printer.say(f"Continue with: ouro --resume {self.turns.session.id}")
+
+
+class LineReader:
+    """Reads lines from standard input, with a bare prompt."""
+
+    def __init__(self, repl: Repl) -> None:
+        self._repl = repl
+        self.write = Pipe(sys.stdout).write
+        self._lines: AsyncGenerator[bytes, None] | None = None
+        self._has_ended = False
+        self._shown = ""
+        self._waiting: asyncio.Future[bytes | None] | None = None
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            _echo(True)
+
+    async def read(self) -> str | None:
+        """The next line, continued while it ends in a backslash; None at the end of the input."""
+        read: list[str] = []
+        while (line := await self._line()) is not None:
+            read.append(line.removesuffix("\\"))
+            if not line.endswith("\\"):
+                return "\n".join(read)
+        return "\n".join(read) or None
+
+    async def close(self) -> None:
+        """Do nothing: there is no prompt to remove."""
+
+    def fill(self, _text: str) -> bool:
+        """Return False: the terminal edits its own line, so a draft cannot be put there."""
+        return False
+
+    def redraw(self) -> None:
+        """Print the prompt once when a line is expected; with piped input, only for questions."""
+        label = self._repl.label()
+        is_expected = self._repl.is_asking() or (sys.stdin.isatty() and not self._repl.turns.busy)
+        if not self._has_ended and label != self._shown and is_expected:
+            self.write(label)
+            self._shown = label
+            _echo(not self._repl.is_secret())
+
+    async def _line(self) -> str | None:
+        if self._has_ended:
+            return None
+        self._lines = self._lines or read_lines(sys.stdin.fileno())
+        self._waiting = asyncio.ensure_future(anext(self._lines, None))
+        try:
+            await asyncio.wait((self._waiting,))
+        finally:
+            self._waiting.cancel()
+        line = None if self._waiting.cancelled() else self._waiting.result()
+        if line is None:
+            self._has_ended = True
+            return None
+        self._shown = ""
+        return line.decode(errors="replace").rstrip("\r")
+
+    def _interrupt(self) -> None:
+        if self._repl.interrupt():
+            self._has_ended = True
+            if self._waiting is not None:
+                self._waiting.cancel()
+
+
+def _echo(shown: bool) -> None:
+    if not sys.stdin.isatty():
+        return
+    import termios
+
+    attributes = termios.tcgetattr(sys.stdin)
+    attributes[3] = attributes[3] | termios.ECHO if shown else attributes[3] & ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, attributes)

@@ -7,7 +7,7 @@ import pytest
 from ouro.assemble import Options, opener
 from ouro.errors import UsageError
 from ouro.frontends.plain.front_end import ReplFrontEnd
-from ouro.frontends.plain.printer import PlainOutput, Printer
+from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import LineQuestions
 from ouro.llm import ScriptedModel
 from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader
@@ -32,7 +32,7 @@ async def printed(repository):
     await store.save_memory("s-old", MessageRecord(2 * TURNS + 1, AT, user("another way.")))
     await store.close_session("s-old")
     texts: list[str] = []
-    printer, questions = Printer(PlainOutput(texts.append, plain=True)), LineQuestions(lambda: None)
+    printer, questions = Printer(texts.append, plain=True), LineQuestions(lambda: None)
     turns = TurnQueue(TurnObserver())
     repl = SimpleNamespace(redraw=lambda: None, fill=lambda _text: True, begin_session=lambda _session: None)
     open_session = opener(Options(repository, ready_model=ScriptedModel([])))
@@ -74,7 +74,7 @@ def test_copying_uses_the_same_programs_as_the_full_screen(monkeypatch, tmp_path
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     front_end = ReplFrontEnd.__new__(ReplFrontEnd)
-    front_end._printer = SimpleNamespace(output=PlainOutput([].append, plain=True))
+    front_end._printer = Printer([].append, plain=True)
 
     assert front_end.copy("an answer") == "with xclip"
     assert (tmp_path / "clip").read_text() == "an answer"
@@ -83,6 +83,6 @@ def test_copying_uses_the_same_programs_as_the_full_screen(monkeypatch, tmp_path
     with pytest.raises(UsageError, match="Use /export"):
         front_end.copy("an answer")
     sent = []
-    front_end._printer = SimpleNamespace(output=PlainOutput(sent.append, plain=False))
+    front_end._printer = Printer(sent.append, plain=False)
     assert "may refuse" in front_end.copy("an answer")
     assert sent == ["\x1b]52;c;YW4gYW5zd2Vy\a"]
