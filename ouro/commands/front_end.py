@@ -61,11 +61,9 @@ class FrontEnd(Protocol):
 
     def show(self, markdown: str) -> None:
         """Show Markdown in the transcript; it is not part of the session."""
-        ...
 
     def say(self, text: str, level: Level = "info") -> None:
         """Show one line."""
-        ...
 
     async def choose(
         self,
@@ -75,7 +73,6 @@ class FrontEnd(Protocol):
         preview: Callable[[str], None] = lambda _value: None,
     ) -> str | None:
         """Let the user pick one; None if they cancel. A screen calls `preview` with each value that is marked."""
-        ...
 
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
@@ -94,19 +91,15 @@ class FrontEnd(Protocol):
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the transcript again, after it changed, with a draft in the prompt."""
-        ...
 
     async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
         """Let the user pick a session, of those in `only`; None if they cancel."""
-        ...
 
     async def open(self, request: OpenRequest) -> None:
         """Close this session and open another; keep this one and show the error if that fails."""
-        ...
 
     async def go_to(self, message: int) -> None:
         """Scroll to the message of that number."""
-        ...
 
     async def edit(self, text: str) -> str:  # noqa: ARG002 (for screens)
         """Edit a text in the user's editor and return it. Raises UsageError: no editor can be opened here."""
@@ -117,11 +110,9 @@ class FrontEnd(Protocol):
 
     async def send(self, text: str) -> None:
         """Send a message to the agent as if the user had typed it."""
-        ...
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         """Show events like a turn, which the user can interrupt. Raises UsageError: something is running."""
-        ...
 
     async def browse(self, page: Page) -> bool:  # noqa: ARG002 (for screens)
         """Open a tab of the memory browser (`notes` …), or `context`: the list of what is sent, to drop and restore.
@@ -132,15 +123,12 @@ class FrontEnd(Protocol):
 
     def copy(self, text: str) -> str:
         """Copy to the clipboard; returns what is known of it: `with wl-copy`."""
-        ...
 
     def redraw(self) -> None:
         """Show the new state: after a change of model, mode or title."""
-        ...
 
     def leave(self) -> None:
         """End the program."""
-        ...
 
 
 async def review_draft(

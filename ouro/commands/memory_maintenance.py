@@ -59,11 +59,12 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
                     outcomes[scope] = await manager.consolidate(scope)
                     context.say(f"Memory ({scope}): {outcomes[scope]}.")
         merges = [] if core or what not in ("", "notes") else await _merge_notes(context, maintenance, yes)
-        value = {
-            "core": outcomes,
-            "notes": [_merge_data(merge) for merge in merges],
-            "usage": maintenance.usage_since(),
-        }
+        merged = [
+            {"notes": [note.id for note in merge.notes], "into": merge.written.note.id if merge.written else None,
+             "commit": merge.written.commit if merge.written else "", "why": merge.reason}
+            for merge in merges
+        ]  # fmt: skip
+        value = {"core": outcomes, "notes": merged, "usage": maintenance.usage_since()}
     return None if context.session else Answer(value, [])
 
 
@@ -184,12 +185,6 @@ async def _show_lines(
     async with aclosing(lines):
         async for text in lines:
             context.say(text)
-
-
-def _merge_data(merge: Merge) -> dict[str, Any]:
-    written = merge.written
-    into, commit = (written.note.id, written.commit) if written else (None, "")
-    return {"notes": [note.id for note in merge.notes], "into": into, "commit": commit, "why": merge.reason}
 
 
 def _step_data(step: CrystallizedPart) -> dict[str, Any]:

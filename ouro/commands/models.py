@@ -124,11 +124,9 @@ class Asker(Protocol):
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
         """Let the user pick one; None if they cancel."""
-        ...
 
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
         """A line of text; may be empty. A secret is not shown while it is typed; a screen begins with `draft`."""
-        ...
 
 
 async def set_up(asker: Asker) -> str:

@@ -35,8 +35,8 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     if words:
         found = await catalog.matching(found, " ".join(words))
     view: View = table(
-        (CodeSpan(info.short_id), date_and_time(info.updated_at), f"{info.messages:>5} messages", f"{_cost(info):>8}",
-         *([info.project] if every else []), info.title)
+        (CodeSpan(info.short_id), date_and_time(info.updated_at), f"{info.messages:>5} messages",
+         f"{dollars(info.cost):>8}", *([info.project] if every else []), info.title)
         for info in found
     )  # fmt: skip
     if not view and words:
@@ -59,7 +59,7 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("started", date_and_time(info.created_at)),
         ("last used", date_and_time(info.updated_at)),
         ("messages", str(info.messages)),
-        ("cost", _cost(info)),
+        ("cost", dollars(info.cost)),
         ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
     ]
     view: list[ViewItem] = [*table(row for row in rows if row[1]), *(line(f"! {notice}") for notice in excerpt.notices)]
@@ -271,12 +271,8 @@ def _listed(sessions: Sequence[SessionInfo]) -> View:
 
 
 def _figures(info: SessionInfo) -> str:
-    parts = [date_and_time(info.updated_at), plural(info.messages, "message"), f"{info.size:,} bytes", _cost(info)]
-    return " · ".join(filter(None, parts))
-
-
-def _cost(info: SessionInfo) -> str:
-    return "" if info.cost is None else dollars(info.cost)
+    size = [plural(info.messages, "message"), f"{info.size:,} bytes"]
+    return " · ".join(filter(None, [date_and_time(info.updated_at), *size, dollars(info.cost)]))
 
 
 def _excerpt(text: str) -> str:

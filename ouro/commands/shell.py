@@ -54,7 +54,10 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         OuroError: it failed.
     """
     parser = argparse.ArgumentParser(prog=f"ouro {group}", formatter_class=_Help)
-    words, command = _split_command(group, words)
+    command: dict[str, Sequence[str]] = {}
+    if [group, *words[:1]] == ["mcp", "add"] and "--" in words:  # argparse takes no list of words behind flags
+        place = list(words).index("--")
+        words, command = words[:place], {"command": words[place + 1 :]}
     add_arguments(parser, group, next(iter(words), ""))
     found, unknown = parser.parse_known_args(words)
     args = vars(found) | command
@@ -76,17 +79,6 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         return 0
     context.print_answer(answer)
     return answer.exit_code
-
-
-def _split_command(group: str, words: Sequence[str]) -> tuple[Sequence[str], dict[str, Sequence[str]]]:
-    """The words before `--`, and those behind it as the argument `command` of `ouro mcp add`.
-
-    argparse takes no list of words behind flags.
-    """
-    if [group, *words[:1]] != ["mcp", "add"] or "--" not in words:
-        return words, {}
-    place = list(words).index("--")
-    return words[:place], {"command": words[place + 1 :]}
 
 
 def add_arguments(parser: argparse.ArgumentParser, group: str, named: str = "") -> None:

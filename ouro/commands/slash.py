@@ -91,16 +91,6 @@ async def run_command(front_end: FrontEnd, command: Action, argument: str) -> No
         await command.function(front_end)
 
 
-def show(front_end: FrontEnd, view: View) -> None:
-    """Show single lines as notices, everything else as Markdown."""
-    lines = [item for item in view if isinstance(item, TextLine)]
-    if len(lines) < len(view):
-        front_end.show(as_markdown(view))
-        return
-    for item in lines:
-        front_end.say(as_text([item], "/"), item.level)
-
-
 def parse_line(action: Action, argument: str) -> dict[str, Any]:
     """Parse what was typed after a slash command. Raises UsageError."""
     parser = _LineParser(prog=f"/{action.name}", add_help=False)
@@ -159,7 +149,13 @@ class SessionContext:
         self.front_end.say(text, level)
 
     def show(self, view: View) -> None:
-        show(self.front_end, view)
+        """Show single lines as notices, everything else as Markdown."""
+        lines = [item for item in view if isinstance(item, TextLine)]
+        if len(lines) < len(view):
+            self.front_end.show(as_markdown(view))
+            return
+        for item in lines:
+            self.front_end.say(as_text([item], "/"), item.level)
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
         return await self.front_end.choose(title, choices)

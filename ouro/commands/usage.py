@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import asdict
 
@@ -14,9 +14,6 @@ from ouro.messages import Usage
 from ouro.session.budget import SpendingReport, spending_limits
 from ouro.utils.text import clean, dollars, plural
 
-if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
-
 _NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
 _BUDGETS = {"session": "in this session", "today": "today", "month": "this month"}
 _HEADS = ("read", "cached", "written", "calls", "cost")
@@ -26,8 +23,13 @@ UNKNOWN = "unknown"
 async def usage(context: ActionContext) -> Answer:
     if context.session is not None:
         report = await context.session.budget.report()
+        agents = await context.session.workbench.subagents.saved()
     else:
-        report = await _report_on_disk(context)
+        sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
+        periods = sum_periods(sessions, await context.store.load_costs(), today())
+        settings = context.folder.settings.limits
+        report = SpendingReport(periods, spending_limits(periods, settings.max_cost_day, settings.max_cost_month))
+        agents = ()
     data: dict[str, Any] = {
         "day": today(),
         **{
@@ -40,9 +42,9 @@ async def usage(context: ActionContext) -> Answer:
         },
         "budgets": [{**asdict(limit), "left": limit.left} for limit in report.limits],
     }
-    agents = await _of_subagents(context)
-    if agents is not None:
-        data["subagents"] = {"count": agents[0], **asdict(agents[1])}
+    used_by_agents = sum((day.usage for info in agents for day in info.spent), Usage())
+    if agents:
+        data["subagents"] = {"count": len(agents), **asdict(used_by_agents)}
     budgets = [
         f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGETS[limit.period]}, {dollars(limit.left)} left "
         f"({limit.setting})"
@@ -52,7 +54,7 @@ async def usage(context: ActionContext) -> Answer:
         data["beside"] = [
             {"purpose": purpose, "calls": calls, **asdict(used)} for purpose, calls, used in report.side_calls
         ]
-    shares = [_share(plural(agents[0], "subagent"), agents[1])] if agents else []
+    shares = [_share(plural(len(agents), "subagent"), used_by_agents)] if agents else []
     shares += [
         _share(f"{plural(calls, 'call')} for {purpose}", used)
         for purpose, calls, used in report.side_calls
@@ -61,24 +63,9 @@ async def usage(context: ActionContext) -> Answer:
     return Answer(data, [Quote("\n".join([*_tables(report.periods), *shares, *budgets]))])
 
 
-async def _of_subagents(context: ActionContext) -> tuple[int, Usage] | None:
-    """How many subagents the session has had, and what they have used; None if none."""
-    if context.session is None:
-        return None
-    saved = await context.session.workbench.subagents.saved()
-    return (len(saved), sum((day.usage for info in saved for day in info.spent), Usage())) if saved else None
-
-
 def _share(what: str, used: Usage) -> str:
-    cost = f"cost {UNKNOWN}" if used.cost is None else dollars(used.cost)
+    cost = dollars(used.cost, f"cost {UNKNOWN}")
     return f"Of this session: {what}, {used.input:,} tokens read, {used.output:,} written, {cost}"
-
-
-async def _report_on_disk(context: ShellContext) -> SpendingReport:
-    sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
-    periods = sum_periods(sessions, await context.store.load_costs(), today())
-    settings = context.folder.settings.limits
-    return SpendingReport(periods, spending_limits(periods, settings.max_cost_day, settings.max_cost_month))
 
 
 def _tables(periods: Sequence[UsagePeriod]) -> list[str]:
@@ -106,6 +93,6 @@ def _rows(period: UsagePeriod) -> list[tuple[str, ...]]:
 
 def _row(use: ModelUse) -> tuple[str, ...]:
     used = use.usage
-    cost = UNKNOWN if used.cost is None else dollars(used.cost)
+    cost = dollars(used.cost, UNKNOWN)
     numbers = (f"{number:,}" for number in (used.input, used.cached, used.output, use.calls))
     return f"  {clean(use.model) or '(no name)'}", *numbers, cost

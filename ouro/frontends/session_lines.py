@@ -32,11 +32,6 @@ def format_age(at: str, now: datetime) -> str:
     return at[:10]
 
 
-def format_cost(amount: float | None) -> str:
-    """A cost in dollars; empty if unknown."""
-    return "" if amount is None else dollars(amount)
-
-
 def format_tokens(number: int) -> str:
     """Tokens in a few letters: `840`, `1.2k`, `84k`, `1.2M`."""
     if number < 1000:
@@ -59,7 +54,7 @@ def status_items(status: Status) -> dict[str, str]:
         if status.window
         else "",
         "tokens": f"↑{format_tokens(usage.input)}{cached} ↓{format_tokens(usage.output)}" if spent else "",
-        "cost": (format_cost(usage.cost) or "cost unknown") if spent else "",
+        "cost": dollars(usage.cost, "cost unknown") if spent else "",
         "memories": plural(status.memories, "memory", "memories") if status.memories else "",
         "jobs": plural(status.jobs, "job") if status.jobs else "",
         "sandbox": "no sandbox" if status.sandbox in ("none", "off") else status.sandbox,
@@ -75,7 +70,7 @@ def format_figures(info: SessionInfo, now: datetime) -> str:
         format_age(info.updated_at, now),
         f"{info.messages:,} messages",
         byte_size(info.size),
-        format_cost(info.cost),
+        dollars(info.cost),
     ]
     return " · ".join(part for part in [*parts, "copy" if info.fork_of else ""] if part)
 

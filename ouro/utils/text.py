@@ -69,8 +69,10 @@ def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
-def dollars(amount: float) -> str:
-    """`$1.50`; below ten cents up to four places: `$0.0012`."""
+def dollars(amount: float | None, unknown: str = "") -> str:
+    """`$1.50`; below ten cents up to four places: `$0.0012`; `unknown` if there is no amount."""
+    if amount is None:
+        return unknown
     whole, _, places = (f"{amount:.2f}" if amount >= 0.1 else f"{amount:.4f}".rstrip("0")).partition(".")
     return f"${whole}.{places:0<2}"
 

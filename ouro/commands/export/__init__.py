@@ -144,7 +144,7 @@ class SessionDocument:
     def _facts(self) -> list[tuple[str, str]]:
         """Names and values, in the format; a value may be empty."""
         header, usage, form = self._whole.header, self._found.usage, self._form
-        cost = "price unknown" if usage.cost is None else dollars(usage.cost)
+        cost = dollars(usage.cost, "price unknown")
         used = f"{usage.input:,} tokens read ({usage.cached:,} from the cache), {usage.output:,} written, {cost}"
         return [
             ("Session", form.code(header.id)),

@@ -17,7 +17,6 @@ from ouro.frontends.session_lines import (
     SessionMatches,
     find_similar,
     format_age,
-    format_cost,
     now,
     preview_lines,
     title_of,
@@ -29,7 +28,7 @@ from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.opening import OpenRequest
 from ouro.utils.runtime import tilde
-from ouro.utils.text import byte_size, clean
+from ouro.utils.text import byte_size, clean, dollars
 
 if TYPE_CHECKING:
     from ouro.session import SessionCatalog, SessionInfo
@@ -71,7 +70,7 @@ class SessionList(RowList[SessionMatch]):
             format_age(info.updated_at, now()),
             f"{info.messages:,}",
             byte_size(info.size),
-            format_cost(info.cost),
+            dollars(info.cost),
         )
         room = self._title_width()
         name = title_of(info) + (" (copy)" if info.fork_of else "")
@@ -203,7 +202,7 @@ class SessionPicker(Browser):
             return page
         info = match.info
         facts = [tilde(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
-        facts += [f"{info.messages:,} messages", byte_size(info.size), format_cost(info.cost), info.short_id]
+        facts += [f"{info.messages:,} messages", byte_size(info.size), dollars(info.cost), info.short_id]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
         page.add(title_of(info), "title")
         page.add(" · ".join(filter(None, facts)), "detail")
