@@ -360,8 +360,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def memory(self) -> long_term.SessionMemory:
         builder = MemoryBuilder(
-            self.ground, self.scopes, self.transcript, self.models, self.store, self.session_catalog, self.lookup,
-            self.tasks, self.mask.kind_of_secret,
+            self.ground, self.scopes, self.transcript, self.models, self.session_catalog, self.lookup, self.tasks,
+            self.mask.kind_of_secret,
         )  # fmt: skip
         marks = marks_of(self.transcript, self.workbench.jobs, self.confinement)
         return builder.build(marks, is_new=self.info is None)

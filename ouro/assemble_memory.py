@@ -15,7 +15,6 @@ from ouro.errors import LimitReached, NoModelError
 from ouro.llm import Catalog, ModelSource, Role
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
-from ouro.memory.backend import MemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import AskModel, SessionChannel, ask_in_background
@@ -37,7 +36,6 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     """None: memory is off."""
     memory: MemoryManager
     models: ModelSource
-    store: MemoryStore
     session_catalog: SessionCatalog
     lookup: memory_index.Lookup | None
     channel: SessionChannel
@@ -101,7 +99,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             memory,
             manager,
             partial(self._capture_services, manager, self._ask("classify", "capture")),
-            long_term.CaptureBacklog(self.store, memory.session_id, memory.project, get_history_dir() / "capture.lock"),
+            self.session_catalog,
+            get_history_dir() / "capture.lock",
             self.channel,
             settings.cadence_turns,
             silent=settings.write == "silent",
@@ -140,7 +139,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             return ask
 
         def summaries() -> long_term.Summaries:
-            return long_term.Summaries(memory, self.store, self.session_catalog, asks("compact", "summary"), self._mark)
+            return long_term.Summaries(memory, self.session_catalog, asks("compact", "summary"), self._mark)
 
         has_memory = manager is not None and self.lookup is not None and bool(self._opened)
         return long_term.MemoryMaintenance(
@@ -173,7 +172,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             self._is_compactor_small,
         )
         repository = repositories.get("repo") or repositories["user"]
-        return consolidator, long_term.Crystallizer(capture, self.store, self.session_catalog, repository, self.memory)
+        return consolidator, long_term.Crystallizer(capture, self.session_catalog, repository, self.memory)
 
     def _is_compactor_small(self) -> bool:
         return self.models.role("compact")[0].spec.is_small

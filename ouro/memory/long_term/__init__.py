@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture
     from ouro.memory.long_term.capture.observer import CaptureObserver
     from ouro.memory.long_term.capture.session_notes import SessionNotes
-    from ouro.memory.long_term.capture.session_parts import CaptureBacklog
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
     from ouro.memory.long_term.doctor import diagnose, memory_stats
     from ouro.memory.long_term.editor import MemoryEditor

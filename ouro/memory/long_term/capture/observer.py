@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,12 +16,19 @@ from ouro.display import Question
 from ouro.errors import OuroError
 from ouro.events import NoteKept, Notice, Reply
 from ouro.memory.backend import CapturedRecord
-from ouro.memory.long_term.capture.session_parts import CaptureBacklog, split_uncaptured, turns_since, words_in
+from ouro.memory.long_term.capture.session_parts import (
+    find_backlog,
+    save_closed,
+    split_uncaptured,
+    turns_since,
+    words_in,
+)
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note, is_note_name
 from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event
 from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel
 from ouro.utils.log import log
 from ouro.utils.text import clean, escaped, one_line
@@ -52,7 +60,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     """Serializes writes of long-term memory."""
     make: Callable[[], tuple[SessionNotes, Capture]]
     """Constructs the services of capture when they are first needed."""
-    backlog: CaptureBacklog
+    session_catalog: SessionCatalog
+    lock: Path
+    """A lock file: one process at a time captures earlier sessions."""
     channel: SessionChannel
     cadence: int = 5
     """Turns between two captures, 1 to 10."""
@@ -136,14 +146,16 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         await self._has_answered.wait()
         try:
             await self._keep_up_notes()
-            async with self.busy, aclosing(self.backlog.sessions()) as sessions:
-                async for session in sessions:
+            backlog = find_backlog(self.session_catalog, self.memory.session_id, self.lock)
+            async with self.busy, aclosing(backlog) as sessions:
+                async for session_id, transcript, parts in sessions:
                     _, capture = self._services
-                    parts = capture.run_parts(session.transcript, session.parts, session.id, "session-end")
-                    async with aclosing(parts) as done:
+                    async with aclosing(capture.run_parts(transcript, parts, session_id, "session-end")) as done:
                         async for part, captured in done:
                             self._show(captured)
-                            await self.backlog.mark_captured(session, part)
+                            # With the time of the last record, so that the session stays in its place in lists.
+                            record = CapturedRecord(part.upto, transcript.last_at)
+                            await save_closed(self.session_catalog.store, session_id, record)
         except (OuroError, OSError, TimeoutError) as error:
             self._fail(error)
 

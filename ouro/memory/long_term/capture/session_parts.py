@@ -1,12 +1,12 @@
-"""What was said in a session, in parts for a model; CaptureBacklog: the parts of earlier sessions to capture."""
+"""What was said in a session, in parts for a model, and the parts of earlier sessions that are to be captured."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from ouro.errors import SaveFailed, SessionError, SessionInUse
 from ouro.memory.backend import (
-    CapturedRecord,
     ChangeRecord,
     LoadedSession,
     MemoryStore,
@@ -24,10 +23,11 @@ from ouro.memory.backend import (
     SessionHeader,
 )
 from ouro.memory.long_term.trust.provenance import MAX_OWN_WORDS, OWN_LINE
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.transcript import Transcript
 from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.files import only_one
-from ouro.utils.git import branch_in_note, same_project
+from ouro.utils.git import branch_in_note
 from ouro.utils.json_types import text_or_json
 from ouro.utils.log import log
 from ouro.utils.text import cut_middle
@@ -176,7 +176,14 @@ async def load_closed(store: MemoryStore, session_id: str) -> LoadedSession | No
 
 async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord) -> None:
     """Append a record to a session that is not open. Raises SessionError, SaveFailed or OSError."""
-    loaded = await _load_unused(store, session_id)
+    for attempt in range(_SAVE_ATTEMPTS + 1):  # other background work has it open: the model's answer is paid already
+        try:
+            loaded = await store.load_session(session_id, reach="screen")
+            break
+        except SessionInUse:
+            if attempt == _SAVE_ATTEMPTS:
+                raise
+            await asyncio.sleep(1 / _SAVE_ATTEMPTS)
     try:
         if not loaded.read_only:
             await store.save_memory(session_id, record)
@@ -184,18 +191,8 @@ async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord)
         await store.close_session(session_id)
 
 
-async def _load_unused(store: MemoryStore, session_id: str) -> LoadedSession:
-    """Wait a second if other background work has the session open: the answer of the model is already paid for."""
-    for _ in range(_SAVE_ATTEMPTS):
-        with suppress(SessionInUse):
-            return await store.load_session(session_id, reach="screen")
-        await asyncio.sleep(1 / _SAVE_ATTEMPTS)
-    return await store.load_session(session_id, reach="screen")
-
-
-async def read_transcript(store: MemoryStore, session_id: str) -> tuple[SessionHeader, Transcript]:
-    """The whole current branch of a session, without tool outputs. Raises SessionError or OSError."""
-    whole = await store.read_whole(session_id)
+async def read_uncut(store: MemoryStore, session_id: str) -> Transcript | None:
+    """The whole current branch of a session, without tool outputs; None if it cannot be read or memory was off."""
 
     def take_all() -> Transcript:
         transcript = Transcript()
@@ -203,7 +200,13 @@ async def read_transcript(store: MemoryStore, session_id: str) -> tuple[SessionH
             transcript.take(drop_outputs(record))
         return transcript
 
-    return whole.header, await asyncio.to_thread(take_all)
+    try:
+        whole = await store.read_whole(session_id)
+        transcript = await asyncio.to_thread(take_all)
+    except (SessionError, OSError) as error:
+        log.info("capture: session %s is left out: %s", session_id[:8], error)
+        return None
+    return transcript if whole.header.origin or records_privacy(whole.header, transcript) else None
 
 
 def drop_outputs(record: Record) -> Record:
@@ -229,62 +232,38 @@ def _shorten(part: Part) -> Part | None:
             return None
 
 
-class BacklogSession(msgspec.Struct, frozen=True):
-    id: str
-    transcript: Transcript
-    parts: tuple[SessionPart, ...]
+async def find_backlog(
+    catalog: SessionCatalog, own: str, lock: Path
+) -> AsyncGenerator[tuple[str, Transcript, tuple[SessionPart, ...]], None]:
+    """Find sessions that ended before everything in them was captured: the id, the transcript and the parts to capture.
+
+    Yields sessions of the last 14 days that are not open, latest first; none while another process does this.
+
+    Args:
+        own: the id of the open session.
+        lock: a lock file.
+    """
+    since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
+    count = 0
+    with only_one(lock) as is_mine:
+        found = await catalog.here() if is_mine else []
+        recent = [info.id for info in found if info.updated_at >= since and not info.is_copied_by_hand]
+        for session_id in [session_id for session_id in recent if session_id != own][:_MAX_CANDIDATES]:
+            transcript = await _load_uncaptured(catalog.store, session_id)
+            parts = split_uncaptured(transcript.entries, transcript.captured) if transcript else ()
+            if transcript and (first := tuple(islice(parts, _MAX_PARTS))):
+                yield session_id, transcript, first
+                count += 1
+            if count == MAX_SESSIONS:
+                return
 
 
-class CaptureBacklog(msgspec.Struct, eq=False):
-    """Finds sessions that ended before everything in them was captured. One process at a time does so."""
-
-    store: MemoryStore
-    own: str
-    """The id of the open session."""
-    project: str
-    """The folder of the open session."""
-    lock: Path
-    """A lock file."""
-
-    async def sessions(self) -> AsyncGenerator[BacklogSession, None]:
-        """Yields sessions of the last 14 days that are not open, latest first; none while another process does this."""
-        with only_one(self.lock) as is_mine:
-            count = 0
-            for session_id in await self._recent() if is_mine else []:
-                found = await self._read(session_id)
-                if found is not None:
-                    yield found
-                    count += 1
-                if count == MAX_SESSIONS:
-                    return
-
-    async def mark_captured(self, session: BacklogSession, part: SessionPart) -> None:
-        """Record in a session that a part of it is captured. Raises as `save_closed`."""
-        # With the time of the last record, so that the session stays in its place in lists.
-        await save_closed(self.store, session.id, CapturedRecord(part.upto, session.transcript.last_at))
-
-    async def _recent(self) -> list[str]:
-        since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
-        is_ours = same_project(self.project)
-        sessions = await self.store.list_sessions()
-        found = [info for info in sessions if info.id != self.own and info.updated_at >= since]
-        return [info.id for info in found if is_ours(info.project) and not info.is_copied_by_hand][:_MAX_CANDIDATES]
-
-    async def _read(self, session_id: str) -> BacklogSession | None:
-        """The uncaptured parts; None when there are none, it is in use, or memory was off in all of it."""
-        loaded = await load_closed(self.store, session_id)
-        if loaded is None or loaded.header.origin:
-            return None
-        transcript = Transcript.of(loaded)
-        if not turns_since(transcript.entries, transcript.captured):
-            return None
-        if not transcript.is_whole:
-            try:
-                _, transcript = await read_transcript(self.store, session_id)
-            except (SessionError, OSError) as error:
-                log.info("capture: session %s is left out: %s", session_id[:8], error)
-                return None
-        if not records_privacy(loaded.header, transcript):
-            return None
-        parts = tuple(split_uncaptured(transcript.entries, transcript.captured))[:_MAX_PARTS]
-        return BacklogSession(session_id, transcript, parts) if parts else None
+async def _load_uncaptured(store: MemoryStore, session_id: str) -> Transcript | None:
+    """The transcript; None if it has nothing to capture, is in use, or memory was off in all of it."""
+    loaded = await load_closed(store, session_id)
+    if loaded is None or loaded.header.origin:
+        return None
+    transcript = Transcript.of(loaded)
+    if turns_since(transcript.entries, transcript.captured) and not transcript.is_whole:
+        return await read_uncut(store, session_id)
+    return transcript if records_privacy(loaded.header, transcript) else None

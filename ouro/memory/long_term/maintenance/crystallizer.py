@@ -13,16 +13,15 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import ModelError, SessionError
-from ouro.memory.backend import MemoryStore, SessionInfo
+from ouro.errors import ModelError
+from ouro.memory.backend import SessionInfo
 from ouro.memory.long_term.capture.capture import PART_TIMEOUT, Capture, Captured
-from ouro.memory.long_term.capture.session_parts import SessionPart, read_transcript, records_privacy, split_uncaptured
+from ouro.memory.long_term.capture.session_parts import SessionPart, read_uncut, split_uncaptured
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.tokens import estimate
 from ouro.memory.transcript import Transcript
-from ouro.utils.log import log
 
 MIN_DAYS = 7
 """The age at which a session is read, and the time between two runs in the background."""
@@ -75,7 +74,6 @@ class Crystallizer(msgspec.Struct, eq=False):
     """For one session or command."""
 
     capture: Capture
-    store: MemoryStore
     session_catalog: SessionCatalog
     repository: GitRepository
     """Stores the state."""
@@ -107,10 +105,10 @@ class Crystallizer(msgspec.Struct, eq=False):
         """Read sessions part by part; after an interruption or ModelError the next call continues there."""
         for session in sessions:
             info = session.info
-            transcript = None if session.skipped else await self._transcript(info.id)
+            transcript = None if session.skipped else await read_uncut(self.session_catalog.store, info.id)
             if transcript is None:
                 continue
-            parts = _parts(transcript, self._progress(info.id))
+            parts = _parts(transcript, self._state().sessions.get(info.id, _Progress()))
             captures = self.capture.run_parts(transcript, parts, info.id, "crystallization")
             number = 0
             try:
@@ -122,7 +120,7 @@ class Crystallizer(msgspec.Struct, eq=False):
             except TimeoutError as error:
                 raise ModelError(f"The model took longer than {PART_TIMEOUT:.0f} seconds.") from error
             except ModelError:
-                progress = self._progress(info.id)
+                progress = self._state().sessions.get(info.id, _Progress())
                 await asyncio.to_thread(self._record, info.id, replace(progress, failures=progress.failures + 1))
                 raise
             await asyncio.to_thread(self._record, info.id, _Progress(transcript.last_number, info.updated_at))
@@ -130,7 +128,7 @@ class Crystallizer(msgspec.Struct, eq=False):
     async def _examine(self, info: SessionInfo, progress: _Progress) -> OldSession:
         if progress.failures >= _MAX_FAILURES:
             return OldSession(info, skipped=f"the model failed {progress.failures} times")
-        transcript = await self._transcript(info.id)
+        transcript = await read_uncut(self.session_catalog.store, info.id)
         if transcript is None:
             return OldSession(info, skipped="it cannot be read, or memory was off in it")
         parts = _parts(transcript, progress)
@@ -139,18 +137,6 @@ class Crystallizer(msgspec.Struct, eq=False):
             return OldSession(info, skipped="it has no messages of the user")
         words = sum(estimate(message.text) for part in parts for message in part.spoken)
         return OldSession(info, len(parts), words + len(parts) * REQUEST_TOKENS)
-
-    async def _transcript(self, session_id: str) -> Transcript | None:
-        """The current branch without tool outputs; None if it cannot be read or memory was off."""
-        try:
-            header, transcript = await read_transcript(self.store, session_id)
-        except (SessionError, OSError) as error:
-            log.info("crystallization: session %s is left out: %s", session_id[:8], error)
-            return None
-        return transcript if header.origin or records_privacy(header, transcript) else None
-
-    def _progress(self, session_id: str) -> _Progress:
-        return self._state().sessions.get(session_id, _Progress())
 
     def _record(self, session_id: str, progress: _Progress) -> None:
         state = self._state()

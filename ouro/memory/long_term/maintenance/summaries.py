@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from ouro.errors import SaveFailed, SessionError
-from ouro.memory.backend import MemoryStore, SessionInfo, SummaryRecord
+from ouro.memory.backend import SessionInfo, SummaryRecord
 from ouro.memory.long_term.capture.session_parts import (
     Spoken,
     load_closed,
@@ -61,7 +61,6 @@ class Summaries(msgspec.Struct, eq=False):
 
     memory: MemoryManager
     """The messages of the open session."""
-    store: MemoryStore
     session_catalog: SessionCatalog
     ask: Callable[[list[Message]], Awaitable[str]]
     """Asks the model. Raises ModelError."""
@@ -86,7 +85,7 @@ class Summaries(msgspec.Struct, eq=False):
                 continue
             record = SummaryRecord(await self._summary_of(transcript), transcript.last_at, transcript.last_number)
             try:
-                await save_closed(self.store, info.id, record)
+                await save_closed(self.session_catalog.store, info.id, record)
             except (SessionError, SaveFailed, OSError) as error:
                 log.info("summary: session %s summary not saved: %s", info.id[:8], error)
             done += 1
@@ -111,7 +110,7 @@ class Summaries(msgspec.Struct, eq=False):
         provenance counts it as text from outside.
         """
         last = next(iter(await self._others()), None)
-        loaded = await load_closed(self.store, last.id) if last is not None and last.summary else None
+        loaded = await load_closed(self.session_catalog.store, last.id) if last is not None and last.summary else None
         if loaded is None or not loaded.header.memory:
             return ""
         transcript = Transcript.of(loaded)
@@ -126,7 +125,7 @@ class Summaries(msgspec.Struct, eq=False):
 
     async def _load_unsummarized(self, session_id: str) -> Transcript | None:
         """The transcript of a session that needs a summary; None if it has one, is in use, or is too short."""
-        loaded = await load_closed(self.store, session_id)
+        loaded = await load_closed(self.session_catalog.store, session_id)
         if loaded is None:
             return None
         transcript = Transcript.of(loaded)

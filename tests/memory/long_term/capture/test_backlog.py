@@ -3,7 +3,8 @@
 import shutil
 
 from ouro.memory.backend import MessageRecord, SessionHeader, timestamp
-from ouro.memory.long_term.capture.session_parts import CaptureBacklog
+from ouro.memory.long_term.capture.session_parts import find_backlog
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 
@@ -18,5 +19,5 @@ async def test_a_folder_that_was_copied_by_hand_is_not_learned_from_again(tmp_pa
     (folder,) = root.glob("*_*")
     shutil.copytree(folder, folder.with_name("kept for later"))
     assert len(await store.list_sessions()) == 2
-    missed = CaptureBacklog(store, "own", str(tmp_path), tmp_path / "lock")
-    assert [each.id async for each in missed.sessions()] == [ID]
+    missed = find_backlog(SessionCatalog(store, str(tmp_path)), "own", tmp_path / "lock")
+    assert [session_id async for session_id, _, _ in missed] == [ID]
