@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fakes import recall_cases, recall_cases_elsewhere, recall_cases_unseen
 
-from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, local_embedder, vectors_for
+from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, Vectors, local_embedder
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation, features
@@ -99,7 +99,7 @@ def memory(folder: Path, notes, embedder):
         (place / note.file_name).write_text(note_text(note))
     index = Index(folder / "index.db")
     index.follow(Sources(memories=(MemoryFolder("user", "", place),)))
-    vectors = vectors_for(index, embedder) if embedder else None
+    vectors = Vectors(index, embedder) if embedder else None
     while vectors and vectors.fill():
         pass
     return Search(index, vectors), Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")}), names

@@ -141,7 +141,7 @@ class Folder:
             index.follow(self.sources(index), progress)
             embedder = None if words_only else self._embedder()
             with closing(embedder) if embedder else nullcontext():
-                yield memory_index.Search(index, memory_index.vectors_for(index, embedder) if embedder else None)
+                yield memory_index.Search(index, memory_index.Vectors(index, embedder) if embedder else None)
 
     def make_vectors(
         self,
@@ -157,7 +157,7 @@ class Folder:
             return
         with closing(embedder):
             try:
-                memory_index.vectors_for(index, embedder).fill_all(tables, seconds, most)
+                memory_index.Vectors(index, embedder).fill_all(tables, seconds, most)
             except (ModelError, SearchUnavailable) as error:
                 warn(f"Some vectors are missing: {error.message}")
 

@@ -9,7 +9,7 @@ from fakes.stored_sessions import NOTE, StoredSession
 
 from ouro.cli import main
 from ouro.commands import shell
-from ouro.memory.index import Index, local_embedder, vectors_for
+from ouro.memory.index import Index, Vectors, local_embedder
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.messages import assistant, user
 from ouro.utils.runtime import get_index_path, get_log_path, get_memory_dir
@@ -248,7 +248,7 @@ def test_what_a_command_writes_is_found_by_meaning(told, capsys, way):
         (get_memory_dir() / "preferences.md").write_text("- I prefer tabs over spaces\n")
         assert printed(capsys, "reindex")[0] == 0
     index = Index(get_index_path())
-    assert vectors_for(index, local_embedder()).fill() == 0 or way != "reindex"
+    assert Vectors(index, local_embedder()).fill() == 0 or way != "reindex"
     index.close()
     found = json.loads(printed(capsys, "search", "indentation style", "--json")[1])
     assert "I prefer tabs over spaces" in found[0]["text"]

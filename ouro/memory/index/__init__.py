@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         is_embedder_chosen,
         local_embedder,
         make_embedder,
-        vectors_for,
     )
     from ouro.memory.index.graph import Graph
     from ouro.memory.index.index import Index, Progress, Sources
@@ -34,5 +33,6 @@ if TYPE_CHECKING:
     from ouro.memory.index.schema import writing_alone
     from ouro.memory.index.scoring import DAYS, stem
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions
+    from ouro.memory.index.vectors import Vectors
 
 __getattr__ = lazy_exports(__name__)

@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.index.embeddings import Embedder, vectors_for
+from ouro.memory.index.embeddings import Embedder
 from ouro.memory.index.index import Index
 from ouro.memory.index.indexers import IndexedSession, add_words, save_session
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.search import Search, SearchFilter
+from ouro.memory.index.vectors import Vectors
 from ouro.memory.long_term.notes.note import parse_note
 
 
@@ -70,7 +71,7 @@ def answers(
     index = Index(work / "index.db")
     try:
         names = _add(index, documents)
-        vectors = vectors_for(index, embedder) if embedder else None
+        vectors = Vectors(index, embedder) if embedder else None
         if vectors:
             vectors.fill_all()
         speakers = tuple(dict.fromkeys(document.speaker for document in documents))

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ouro.llm import Catalog, EmbeddingModel
-    from ouro.memory.index.index import Index
     from ouro.memory.index.minilm import MiniLm
-    from ouro.memory.index.vectors import Vectors
     from ouro.messages import Usage
 
 LOCAL_NAME = "all-MiniLM-L6-v2"
@@ -185,13 +183,6 @@ def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
         return bool(named or catalog.role("embed"))
     except NoModelError:
         return False
-
-
-def vectors_for(index: Index, embedder: Embedder) -> Vectors:
-    """The vectors of an index, made by `embedder`."""
-    from ouro.memory.index.vectors import Vectors
-
-    return Vectors(index, embedder)
 
 
 class LateNumpy:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, SearchUnavailable
-from ouro.memory.index.embeddings import Embedder, LocalEmbedder, vectors_for
+from ouro.memory.index.embeddings import Embedder, LocalEmbedder
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ IDLE_SECONDS = 5.0
 """Seconds after a turn before the local model is loaded: turns that follow each other need it once."""
 _FILL = (
     "import os, sys; os.nice(10)\nfrom pathlib import Path\n"
-    "from ouro.memory.index import Index, local_embedder, vectors_for\n"
-    "vectors_for(Index(Path(sys.argv[1])), local_embedder()).fill_all()"
+    "from ouro.memory.index import Index, Vectors, local_embedder\n"
+    "Vectors(Index(Path(sys.argv[1])), local_embedder()).fill_all()"
 )
 _BATCH = 16
 _PAUSE_SECONDS = 0.002
@@ -84,11 +84,12 @@ class Lookup:
         """The search, made at the first call. Blocks: call it from a thread."""
         from ouro.memory.index.index import Index
         from ouro.memory.index.search import Search
+        from ouro.memory.index.vectors import Vectors
 
         with self._making:
             if self._search is None:
                 index, embedder = Index(self._path), self._embedder()
-                self._search = Search(index, vectors_for(index, embedder) if embedder else None)
+                self._search = Search(index, Vectors(index, embedder) if embedder else None)
         return self._search
 
     def follow(self, sources: Sources, seconds: float = math.inf, pause: float = 0.0) -> bool:

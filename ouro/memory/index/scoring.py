@@ -103,14 +103,6 @@ class PassageRange(msgspec.Struct, frozen=True):
         return self.condition == EVERYTHING
 
 
-class _Places(msgspec.Struct):
-    """The passages with one word, newest first."""
-
-    weight: float
-    """Its rarity."""
-    ids: list[int]
-
-
 def word_scores(
     database: sqlite3.Connection,
     table: str,
@@ -125,15 +117,19 @@ def word_scores(
     """
     different = {stem(forms[0]): forms for forms in reversed(words)}  # `paint` and `painting` are one word
     found = [_places(database, table, forms, within) for forms in different.values()]
-    whole = sum(item.weight for item in found)
+    whole = sum(weight for weight, _ in found)
     scores: dict[int, float] = {}
     score = scores.get
     room = MAX_LOOKED_AT
-    for left, places in zip(range(len(found), 0, -1), sorted(found, key=lambda one: len(one.ids)), strict=True):
-        ids = places.ids[: room // left]
+    for left, (weight, every) in zip(range(len(found), 0, -1), sorted(found, key=lambda one: len(one[1])), strict=True):
+        ids = every[: room // left]
         room -= len(ids)
-        worth = places.weight / whole
-        for place, nearness in (_near(ids) if has_neighbours else dict.fromkeys(ids, 1.0)).items():
+        worth = weight / whole
+        near = dict.fromkeys(ids, 1.0)
+        for step, nearness in NEAR if has_neighbours else ():
+            for place in ids:
+                near.setdefault(place + step, nearness)
+        for place, nearness in near.items():
             scores[place] = score(place, 0.0) + nearness * worth
     return scores
 
@@ -142,15 +138,10 @@ def best_of(scores: Mapping[int, float], count: int) -> list[int]:
     return heapq.nlargest(count, scores, key=scores.__getitem__)
 
 
-def _near(ids: Sequence[int]) -> dict[int, float]:
-    near = dict.fromkeys(ids, 1.0)
-    for step, nearness in NEAR:
-        for place in ids:
-            near.setdefault(place + step, nearness)
-    return near
-
-
-def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], within: PassageRange) -> _Places:
+def _places(
+    database: sqlite3.Connection, table: str, forms: Sequence[str], within: PassageRange
+) -> tuple[float, list[int]]:
+    """The rarity of a word, and the passages with it, newest first."""
     question = " OR ".join(map(quote_word, forms))
     rows = database.execute(
         f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND {within.condition}"
@@ -158,16 +149,13 @@ def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], with
         (question, MAX_PLACES),
     )
     ids, count = [row[0] for row in rows], max(within.count, MIN_COUNT)
-    often = len(ids) if len(ids) < MAX_PLACES else _estimate(database, table, ids, count)
+    often = float(len(ids))
+    if len(ids) == MAX_PLACES:  # a common word: estimated from its rate in the newest passages
+        edges = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
+        first, last = database.execute(edges).fetchone()
+        often = min(count, len(ids) * max(1, last - first + 1) / (ids[0] - ids[-1] + 1))
     weight = math.log(1 + (count - often + 0.5) / (often + 0.5)) if often else math.log(1 + count)
-    return _Places(max(weight, 0.0) or 1e-9, ids)
-
-
-def _estimate(database: sqlite3.Connection, table: str, ids: Sequence[int], count: int) -> float:
-    """An estimate of how often a common word occurs, from its rate in the newest passages."""
-    first, last = database.execute(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})").fetchone()
-    share = (ids[0] - ids[-1] + 1) / max(1, last - first + 1)
-    return float(min(count, len(ids) / share))
+    return max(weight, 0.0) or 1e-9, ids
 
 
 @lru_cache(maxsize=16_384)

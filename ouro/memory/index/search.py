@@ -151,7 +151,7 @@ class Search:
         compared = {_COMPARED[kind] for kind in kinds & _COMPARED.keys()}
         vectors, vector = self.vectors if self.vectors and self.vectors.exist(compared) else None, None
         try:
-            vector = vectors and vectors.question(question.spoken)
+            vector = vectors and vectors.questions([question.spoken])[0]
         except ModelError:
             vectors = None  # the embedder has logged it
         hits: list[MemoryHit] = []

@@ -102,9 +102,6 @@ class Vectors:
             found = (database.execute(f"SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT 1") for table in TABLES)
             return any(rows.fetchone() for rows in found)
 
-    def question(self, text: str) -> Floats:
-        return self.questions([text])[0]
-
     def questions(self, texts: Sequence[str]) -> list[Floats]:
         """The vectors of several queries, in one call; the latest ones are cached."""
         texts = [text[:_MAX_QUESTION] for text in texts]
@@ -125,7 +122,11 @@ class Vectors:
         """The ids of the passages (only those in `temp.allowed`, if `is_limited`) whose signs differ least."""
         with self._lock:
             bits = self._load(database, table, len(question))
-            chosen = np.flatnonzero(_are_allowed(database, bits.ids)) if is_limited else np.arange(len(bits.ids))
+            chosen = np.arange(len(bits.ids))
+            if is_limited:
+                rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
+                firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
+                chosen = np.flatnonzero(bits.ids <= lasts[np.searchsorted(firsts, bits.ids, side="right") - 1])
             if not len(chosen):
                 return []
             distances = _differences(bits.signs, _signs(question[None])[:, 0])
@@ -296,11 +297,3 @@ def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
     limit = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
     near, at_limit = np.flatnonzero(distances < limit), np.flatnonzero(distances == limit)
     return np.concatenate([near, at_limit[: count - len(near)]])
-
-
-def _are_allowed(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of these ids are in the ranges of `temp.allowed`."""
-    rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
-    firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
-    found: NDArray[np.bool_] = ids <= lasts[np.searchsorted(firsts, ids, side="right") - 1]
-    return found

@@ -21,10 +21,10 @@ from ouro.memory.index import (
     Search,
     SearchFilter,
     Sources,
+    Vectors,
     choose_embedder,
     embeddings,
     local_embedder,
-    vectors_for,
 )
 from ouro.memory.index.embeddings import LocalEmbedder, RemoteEmbedder
 from ouro.memory.index.lookup import CLOSE_NOTES
@@ -91,14 +91,14 @@ def missing(index) -> int:
 
 
 def nearest(index, embedder, query) -> list[str]:
-    search = Search(index, vectors_for(index, embedder))
+    search = Search(index, Vectors(index, embedder))
     return [hit.text for hit in search.find(query, 1, SearchFilter(kinds=("message",)))]
 
 
 def test_what_no_word_finds_is_found_by_its_vector(told):
     index, _ = told
     embedder = Counting()
-    vectors = vectors_for(index, embedder)
+    vectors = Vectors(index, embedder)
     assert (missing(index), vectors.fill(), missing(index)) == (3, 3, 0)
     assert nearest(index, embedder, "aab") == ["aaab"]
     assert nearest(index, embedder, "kl") == ["kkkl"]
@@ -106,7 +106,7 @@ def test_what_no_word_finds_is_found_by_its_vector(told):
 
 def test_the_first_search_compares_all_vectors_though_they_are_read_in_portions(told, monkeypatch):
     index, _ = told
-    vectors_for(index, Counting()).fill()
+    Vectors(index, Counting()).fill()
     monkeypatch.setattr("ouro.memory.index.vectors._READ_AT_ONCE", 1)
     assert nearest(index, Counting(), "aab") == ["aaab"]
     assert nearest(index, Counting(), "kl") == ["kkkl"]
@@ -115,8 +115,8 @@ def test_the_first_search_compares_all_vectors_though_they_are_read_in_portions(
 def test_where_no_text_is_compared_the_model_is_not_asked(told):
     index, _ = told
     embedder = Counting()
-    vectors_for(index, embedder).fill()
-    search, asked = Search(index, vectors_for(index, embedder)), len(embedder.asked)
+    Vectors(index, embedder).fill()
+    search, asked = Search(index, Vectors(index, embedder)), len(embedder.asked)
     for kinds in (("note",), ("core", "output")):
         assert not search.find("aab", 1, SearchFilter(kinds=kinds))
     assert not search.nearest_notes(["aab"], 1, [SearchFilter(kinds=("note",))])
@@ -126,9 +126,9 @@ def test_where_no_text_is_compared_the_model_is_not_asked(told):
 def test_a_text_is_embedded_once_also_when_its_session_is_read_again(told):
     index, root = told
     embedder = Counting()
-    vectors_for(index, embedder).fill()
+    Vectors(index, embedder).fill()
     index.rebuild(Sources(root))
-    vectors = vectors_for(index, embedder)
+    vectors = Vectors(index, embedder)
     assert missing(index) == 3
     vectors.fill()
     assert sorted(embedder.asked) == ["aaab", "ccd", "kkkl"]
@@ -139,14 +139,14 @@ def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(told):
     index, _ = told
     one, other = Counting("one"), Counting("two")
     for embedder in (one, other, one, other):
-        vectors = vectors_for(index, embedder)
+        vectors = Vectors(index, embedder)
         while vectors.fill():
             pass
         assert missing(index) == 0
         assert nearest(index, embedder, "aab") == ["aaab"]
     for embedder in (one, other):
         assert sorted(each for each in embedder.asked if each != "aab") == ["aaab", "ccd", "kkkl"]
-    vectors_for(index, Counting("three")).fill(1)
+    Vectors(index, Counting("three")).fill(1)
     assert nearest(index, one, "aab") == ["aaab"]  # also before anything is filled
 
 
@@ -156,13 +156,13 @@ def test_two_models_at_once_leave_each_other_alone(told):
 
     class Interrupted(Counting):
         def embed(self, texts):
-            vectors_for(index, other).fill(1)
+            Vectors(index, other).fill(1)
             return super().embed(texts)
 
     again = Counting()
-    vectors_for(index, Interrupted()).fill()
+    Vectors(index, Interrupted()).fill()
     for embedder in (other, again):
-        vectors = vectors_for(index, embedder)
+        vectors = Vectors(index, embedder)
         while vectors.fill():
             pass
         assert missing(index) == 0
@@ -171,10 +171,10 @@ def test_two_models_at_once_leave_each_other_alone(told):
 
 def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(told):
     index, _ = told
-    vectors_for(index, Counting("one")).fill()
+    Vectors(index, Counting("one")).fill()
     with index.writing() as database:
         database.execute("UPDATE models SET used = '2026-01-01'")
-    vectors_for(index, Counting("two")).fill()
+    Vectors(index, Counting("two")).fill()
     with index.reading() as database:
         assert database.execute("SELECT name FROM models").fetchall() == [("two",)]
         assert database.execute("SELECT count(*) FROM vectors").fetchall() == [(3,)]
@@ -183,12 +183,12 @@ def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(told):
 def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
     index, root = told
     embedder = Counting()
-    running = Search(index, vectors_for(index, embedder))
-    vectors_for(index, embedder).fill()
+    running = Search(index, Vectors(index, embedder))
+    Vectors(index, embedder).fill()
     assert [hit.text for hit in running.find("aab", 1)] == ["aaab"]
     embedder.letters = "lkdcba"
     assert running.find("bba", 1) == []  # words alone decide, until there are new ones
-    for vectors in (vectors_for(index, embedder), running.vectors):
+    for vectors in (Vectors(index, embedder), running.vectors):
         while vectors.fill():
             pass
         assert missing(index) == 0
@@ -198,7 +198,7 @@ def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
     with index.writing() as database:
         database.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM messages WHERE text = 'kkkl')")
     embedder.letters = "klmabcd"  # another length while what is missing is made
-    while vectors_for(index, embedder).fill():
+    while Vectors(index, embedder).fill():
         pass
     assert embedder.asked[-1] == "kkkl"
 
@@ -207,7 +207,7 @@ def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
 def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told, version):
     index, root = told
     embedder = Counting()
-    vectors_for(index, embedder).fill()
+    Vectors(index, embedder).fill()
     with index.writing() as database:
         database.execute("UPDATE facts SET value = 'old' WHERE name = 'made'")
     index.close()
@@ -223,7 +223,7 @@ def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told, vers
         database.execute(f"PRAGMA user_version = {version}")
         database.commit()
     index.follow(Sources(root))
-    vectors = vectors_for(index, embedder)
+    vectors = Vectors(index, embedder)
     assert missing(index) == 3
     vectors.fill()
     assert (missing(index), len(embedder.asked)) == (0, 3)
@@ -234,7 +234,7 @@ def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told, vers
 def test_vectors_that_came_later_and_sessions_that_went_are_followed(told):
     index, root = told
     embedder = Counting()
-    vectors = vectors_for(index, embedder)
+    vectors = Vectors(index, embedder)
     vectors.fill()
     search = Search(index, vectors)
     assert [hit.text for hit in search.find("mmn", 1)] != ["mmmn"]
@@ -252,7 +252,7 @@ def test_vectors_that_came_later_and_sessions_that_went_are_followed(told):
 
 def test_the_thread_limit_of_numpy_is_not_left_to_programs_that_we_start(told, monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    vectors_for(told[0], Counting())
+    Vectors(told[0], Counting())
     assert "OPENBLAS_NUM_THREADS" not in os.environ
 
 
@@ -384,8 +384,8 @@ async def test_the_local_model_runs_in_a_process_that_ends(home, monkeypatch):
 def test_without_a_vector_in_the_index_a_search_imports_no_numpy(home):
     code = (
         "import sys; from pathlib import Path\n"
-        "from ouro.memory.index import Index, Search, local_embedder, vectors_for\n"
-        "index = Index(Path(sys.argv[1])); vectors = vectors_for(index, local_embedder())\n"
+        "from ouro.memory.index import Index, Search, local_embedder, Vectors\n"
+        "index = Index(Path(sys.argv[1])); vectors = Vectors(index, local_embedder())\n"
         "assert not Search(index, vectors).find('parser') and not vectors.fill(); assert 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(home / "index.db")], check=True)

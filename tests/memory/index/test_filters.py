@@ -3,7 +3,7 @@
 import pytest
 from fakes.word_embedder import WordEmbedder
 
-from ouro.memory.index import Index, Search, SearchFilter, vectors_for
+from ouro.memory.index import Index, Search, SearchFilter, Vectors
 from ouro.memory.index.query import content_hash
 from ouro.memory.index.schema import SHIFT
 
@@ -60,7 +60,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["words", "vectors"])
 def search(request, index):
-    vectors = vectors_for(index, WordEmbedder()) if request.param == "vectors" else None
+    vectors = Vectors(index, WordEmbedder()) if request.param == "vectors" else None
     while vectors and vectors.fill(1_000):
         pass
     return Search(index, vectors)
@@ -87,7 +87,7 @@ def test_what_a_filter_lets_through_is_found_behind_a_crowd(search, wanted, text
 
 
 def test_the_nearest_are_looked_for_behind_a_crowd(index):
-    vectors = vectors_for(index, WordEmbedder())
+    vectors = Vectors(index, WordEmbedder())
     while vectors.fill(1_000):
         pass
     search = Search(index, vectors)

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fakes.word_embedder import WordEmbedder
 
-from ouro.memory.index import Index, MemoryFolder, Search, Sources, vectors_for
+from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
@@ -40,7 +40,7 @@ def recall_of(tmp_path):
             MemoryFolder("repo", str(project), stores["repo"].folder),
         )
         index.follow(Sources(memories=folders))
-        vectors = vectors_for(index, embedder) if embedder else None
+        vectors = Vectors(index, embedder) if embedder else None
         if vectors:
             vectors.fill()
         own = MemorySettings(**settings)

@@ -4,7 +4,7 @@ import pytest
 from fakes import recall_cases_unseen
 from fakes.recall_cases import EVERYDAY, NOTES, WANTED
 
-from ouro.memory.index import Index, MemoryFolder, Search, Sources, local_embedder, vectors_for
+from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors, local_embedder
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation
@@ -28,7 +28,7 @@ def told(tmp_path, request):
     notebook = Notebook({"user": GitMemoryStore(folder, "user", tmp_path / "history.git")})
 
     def tell(text: str, embedder=None) -> set[str]:
-        vectors = vectors_for(index, embedder) if embedder else None
+        vectors = Vectors(index, embedder) if embedder else None
         while vectors and vectors.fill():
             pass
         found = Recall(Search(index, vectors), notebook, "memory-0").find(text, Situation(""))
