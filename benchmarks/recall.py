@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np  # with one thread: OPENBLAS_NUM_THREADS=1, as ouro has it
 
 from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, local_embedder
-from ouro.memory.index.query import content_hash
-from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.query import SHIFT, content_hash
 from ouro.memory.index.vectors import Vectors
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook

@@ -100,7 +100,6 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             manager,
             partial(self._capture_services, manager, self._ask("classify", "capture")),
             self.session_catalog,
-            get_history_dir() / "capture.lock",
             self.channel,
             settings.cadence_turns,
             silent=settings.write == "silent",

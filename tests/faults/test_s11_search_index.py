@@ -12,7 +12,6 @@ from fakes.stored_sessions import NOTE, StoredSession, session_id
 from ouro.errors import SearchUnavailable
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, search_sessions
 from ouro.memory.index import index as index_module
-from ouro.memory.index import schema as index_schema
 from ouro.memory.index.indexers import feed_file
 from ouro.messages import user
 
@@ -135,7 +134,7 @@ def test_s11_a_page_that_is_damaged_in_use_sets_the_index_aside(path, root):
 
 
 def test_s11_a_locked_index_is_said_and_works_again(path, root, monkeypatch):
-    monkeypatch.setattr(index_schema, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(index_module, "WAIT_SECONDS", 0.05)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     talk = StoredSession(root, 3)

@@ -11,7 +11,7 @@ from fakes.tool_context import call
 from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
 from ouro.memory.backend import TitleRecord
-from ouro.memory.index import schema as index_schema
+from ouro.memory.index import index as index_module
 from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.search import make_lookup, search_for
 from ouro.memory.long_term.store import memory_stores, repo_store
@@ -125,7 +125,7 @@ async def test_notes_of_other_repositories_are_not_given(home, tmp_path):
 @pytest.fixture
 def indexed(home, tmp_path, monkeypatch):
     """A session that is in the index; gives the index and a function that asks the tool."""
-    monkeypatch.setattr(index_schema, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(index_module, "WAIT_SECONDS", 0.05)
     talk = StoredSession(home / ".ouro" / "sessions", 1)
     talk.say(*(user(f"The heron stands in pond {number}. " * 40) for number in range(20)))
     talk.end()

@@ -26,11 +26,10 @@ if TYPE_CHECKING:
         make_embedder,
     )
     from ouro.memory.index.graph import Graph
-    from ouro.memory.index.index import Index, Progress, Sources
+    from ouro.memory.index.index import Index, Progress, Sources, writing_alone
     from ouro.memory.index.indexers import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.lookup import Lookup
     from ouro.memory.index.query import findable, parse_query, word_starts
-    from ouro.memory.index.schema import writing_alone
     from ouro.memory.index.scoring import DAYS, stem
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions
     from ouro.memory.index.vectors import Vectors

@@ -16,7 +16,7 @@ from ouro.errors import UsageError
 from ouro.memory.index.embeddings import Embedder
 from ouro.memory.index.index import Index
 from ouro.memory.index.indexers import IndexedSession, add_words, save_session
-from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.query import SHIFT
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.vectors import Vectors
 from ouro.memory.long_term.notes.note import parse_note

@@ -1,4 +1,4 @@
-"""Index: sessions and memory in SQLite, for searching. Derived; may be deleted."""
+"""Index: sessions and memory in SQLite, for searching; its tables and its file. Derived; may be deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,12 +24,95 @@ from ouro.memory.index.indexers import (
     remove_file,
     remove_session,
 )
-from ouro.memory.index.schema import make_tables, open_index, set_aside, writing_alone
+from ouro.memory.index.query import findable
 from ouro.memory.sessions.session_folders import session_files
+from ouro.utils.files import lock_file
 from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore
+
+VERSION = 5
+"""The version of the tables; an index of another version is rebuilt from the files."""
+_FIRST_WITH_MODELS = 5
+WAIT_SECONDS = 5.0
+_NO_DAMAGE = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR
+}  # fmt: skip
+"""What the disk or another process does. Setting the index aside for it would cost its vectors."""
+_WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
+_LASTING = (
+    "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER NOT NULL, model INTEGER NOT NULL, vector BLOB NOT NULL,"
+    " PRIMARY KEY (model, hash)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL,"
+    " length INTEGER NOT NULL, used TEXT NOT NULL, UNIQUE (name, length))",
+    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+)
+_TABLES = (
+    """CREATE TABLE sessions (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, folder TEXT NOT NULL UNIQUE, project TEXT NOT NULL,
+    title TEXT NOT NULL DEFAULT '', summary TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
+    created_at TEXT NOT NULL DEFAULT '', updated_at TEXT NOT NULL DEFAULT '', messages INTEGER NOT NULL DEFAULT 0,
+    passages INTEGER NOT NULL DEFAULT 0, outputs INTEGER NOT NULL DEFAULT 0,
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, read INTEGER NOT NULL, hash BLOB NOT NULL)""",
+    "CREATE INDEX sessions_by_id ON sessions (id)",
+    """CREATE TABLE messages (
+    id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
+    text TEXT NOT NULL, hash INTEGER NOT NULL, stamp INTEGER)""",
+    "CREATE INDEX messages_by_stamp ON messages (stamp)",
+    """CREATE TABLE outputs (
+    id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
+    text TEXT NOT NULL)""",
+    """CREATE TABLE files (
+    path TEXT PRIMARY KEY, folder TEXT NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL,
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, hash BLOB NOT NULL)""",
+    """CREATE TABLE notes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, kind TEXT NOT NULL, note TEXT NOT NULL,
+    line INTEGER NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL, category TEXT NOT NULL, text TEXT NOT NULL,
+    at TEXT NOT NULL, confidence REAL NOT NULL, source TEXT NOT NULL, branch TEXT NOT NULL, session TEXT NOT NULL,
+    turn INTEGER NOT NULL, supersedes TEXT NOT NULL, archived INTEGER NOT NULL, hash INTEGER NOT NULL,
+    stamp INTEGER)""",
+    "CREATE INDEX notes_by_path ON notes (path)",
+    "CREATE INDEX notes_by_note ON notes (note)",
+    "CREATE INDEX notes_by_supersedes ON notes (supersedes)",
+    "CREATE INDEX notes_by_stamp ON notes (stamp)",
+    "CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity, note)) WITHOUT ROWID",
+    "CREATE INDEX entities_by_note ON entities (note)",
+    "CREATE TABLE edges (note TEXT NOT NULL, relationship TEXT NOT NULL, other TEXT NOT NULL, path TEXT NOT NULL)",
+    "CREATE INDEX edges_by_note ON edges (note)",
+    "CREATE INDEX edges_by_other ON edges (other)",
+    "CREATE INDEX edges_by_path ON edges (path)",
+    "CREATE TABLE anchors (note TEXT NOT NULL, file TEXT NOT NULL, blob TEXT NOT NULL, path TEXT NOT NULL)",
+    "CREATE INDEX anchors_by_path ON anchors (path)",
+    "CREATE TABLE relations (source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT NULL, path TEXT NOT NULL)",
+    "CREATE INDEX relations_by_source ON relations (source)",
+    "CREATE INDEX relations_by_target ON relations (target)",
+    "CREATE INDEX relations_by_path ON relations (path)",
+    "CREATE VIEW core AS SELECT * FROM notes WHERE kind = 'core'",
+)
+"""`notes` holds notes and the lines of core files; `outputs` is apart, so that recall never reads what a tool said.
+`anchors` are the files that a note speaks of, with the git hash of what they held then.
+
+`stamp` rises as vectors come: those without one are still to be made, those above the last one seen are new. It speaks
+of the model that `facts` names; `vectors` has those of other `models`, too. A model that gives vectors of another
+length than before is another one; `used` is the day on which it was last worked with.
+"""
+
+
+def _words_of(table: str) -> tuple[str, ...]:
+    """The word index of a table's `text`, kept in step by triggers."""
+    words = f"{table}_words"
+    return (
+        f"CREATE VIRTUAL TABLE {words} USING fts5(text, content = '{table}', content_rowid = 'id', {_WORDS})",
+        f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN"
+        f" INSERT INTO {words} (rowid, text) VALUES (new.id, findable(new.text)); END",
+        f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN"
+        f" INSERT INTO {words} ({words}, rowid, text) VALUES ('delete', old.id, findable(old.text)); END",
+    )
+
+
+_SCHEMA = (*_LASTING, *_TABLES, *(line for table in ("messages", "outputs", "notes") for line in _words_of(table)))
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished files, and the total."""
@@ -228,3 +311,123 @@ def _inode(path: Path) -> int:
 
 def _is_in_memory(database: sqlite3.Connection) -> bool:
     return not database.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
+
+
+def make_tables(database: sqlite3.Connection) -> None:
+    """Replace all tables by empty ones; vectors stay, as they took long to compute."""
+    for pattern in ("%!_words", "%"):  # the word indexes first: their inner tables go with them
+        found = database.execute(
+            "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE ? ESCAPE '!'"
+            " AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT IN ('vectors', 'models', 'facts')",
+            (pattern,),
+        ).fetchall()
+        for kind, name in found:
+            database.execute(f"DROP {kind} {name}")
+    for statement in _SCHEMA:
+        database.execute(statement)
+    database.execute("INSERT OR REPLACE INTO facts VALUES ('made', hex(randomblob(8)))")
+    database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def open_index(path: Path) -> sqlite3.Connection:
+    """Open the index at `path`. A broken one, or one of another version, is set aside first.
+
+    If it cannot be written, the index is in memory, for this process alone.
+    """
+    try:
+        ensure_private_dir(path.parent)
+        with writing_alone(path):
+            return _opened(path)
+    except (OSError, sqlite3.Error) as error:
+        log.warning("the index %s cannot be used (%s): one in memory is used", path, error)
+        return _new(":memory:")
+
+
+def writing_alone(path: Path) -> AbstractContextManager[object]:
+    """Lock out other processes that make or set aside the index. Raises OSError if the lock is not free in time."""
+    return lock_file(Path(f"{path}.lock"), timeout=WAIT_SECONDS)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise OSError(f"{path} is not a file that ouro made")
+    if path.exists() and not _is_good(path):
+        set_aside(path)
+    if path.exists():
+        return _connect(str(path))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    made = _new(str(path))
+    _copy_vectors(made, Path(f"{path}.aside"))
+    return made
+
+
+def _copy_vectors(made: sqlite3.Connection, aside: Path) -> None:
+    """Copy the vectors of the index that was set aside: they may have cost money."""
+    if not aside.is_file():
+        return
+    try:
+        made.execute("ATTACH ? AS aside", (str(aside),))
+        (version,) = made.execute("PRAGMA aside.user_version").fetchone()
+        if version < _FIRST_WITH_MODELS:
+            made.execute(
+                "INSERT INTO main.models (name, length, used) SELECT DISTINCT model, length(vector) / 2, date('now')"
+                " FROM aside.vectors"
+            )
+            made.execute(
+                "INSERT INTO main.vectors SELECT hash, models.id, vector FROM aside.vectors AS old"
+                " JOIN main.models ON models.name = old.model AND models.length = length(old.vector) / 2"
+            )
+            return
+        made.execute("INSERT INTO main.models SELECT id, name, length, used FROM aside.models")
+        made.execute("INSERT INTO main.vectors SELECT hash, model, vector FROM aside.vectors")
+    except sqlite3.Error as error:
+        log.warning("the vectors in %s are made again: %s", aside, error)
+    finally:
+        with suppress(sqlite3.Error):  # it was not attached
+            made.execute("DETACH aside")
+
+
+def _is_good(path: Path) -> bool:
+    try:
+        with closing(_connect(str(path))) as found:
+            (version,) = found.execute("PRAGMA user_version").fetchone()
+            found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in _NO_DAMAGE:
+            raise
+        return False
+    except sqlite3.DatabaseError:
+        return False
+    return bool(version == VERSION)
+
+
+def set_aside(path: Path) -> None:
+    """Rename an unusable index; only the last one is kept."""
+    log.warning("the index %s is set aside and made again", path)
+    for ending in ("-wal", "-shm"):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
+    if path.exists():
+        path.replace(f"{path}.aside")
+
+
+def _new(place: str) -> sqlite3.Connection:
+    made = _connect(place)
+    made.execute("BEGIN IMMEDIATE")
+    make_tables(made)
+    made.execute("COMMIT")
+    return made
+
+
+def _connect(place: str) -> sqlite3.Connection:
+    made = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("PRAGMA synchronous = NORMAL")  # after a power loss it is rebuilt from the files
+        made.execute("PRAGMA secure_delete = ON")
+        made.execute("PRAGMA cache_size = -16000")
+        made.execute("PRAGMA trusted_schema = ON")  # so that the triggers may call this:
+        made.create_function("findable", 1, findable, deterministic=True)
+    except sqlite3.Error:
+        made.close()
+        raise
+    return made

@@ -15,8 +15,7 @@ import msgspec
 
 from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, TitleRecord
-from ouro.memory.index.query import content_hash, split_passages
-from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.query import SHIFT, content_hash, split_passages
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
 from ouro.memory.long_term.notes.note import Note, is_core_line, is_note_name, parse_note

@@ -114,6 +114,8 @@ MAX_PASSAGE = 1_000
 """Characters; about what the local embedding model reads of a text."""
 MAX_PASSAGES = 60
 """Passages of one message; what follows in a longer one is read, but not found."""
+SHIFT = 20
+"""The id of a passage is its session's `seq` and, in this many bits, its position: neighbours have adjacent ids."""
 
 _BORDERS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"(?<=[.!?:;])\s"), re.compile(r"\s"))
 

@@ -12,8 +12,7 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from ouro.memory.index.query import ParsedQuery, quote_word
-from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.query import SHIFT, ParsedQuery, quote_word
 from ouro.utils.late_pattern import late_pattern
 
 _AFTER_DAYS = 14

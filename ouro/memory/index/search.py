@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError
 from ouro.memory.index.index import Index
-from ouro.memory.index.query import SPEAKERS, ParsedQuery, findable, parse_query, quote_word
-from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.query import SHIFT, SPEAKERS, ParsedQuery, findable, parse_query, quote_word
 from ouro.memory.index.scoring import (
     DAYS,
     EVERYTHING,

@@ -4,8 +4,7 @@ import pytest
 from fakes.word_embedder import WordEmbedder
 
 from ouro.memory.index import Index, Search, SearchFilter, Vectors
-from ouro.memory.index.query import content_hash
-from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.query import SHIFT, content_hash
 
 CROWD = 2_200
 """Passages, and notes, of another project that fit as well and are newer."""

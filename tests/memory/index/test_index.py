@@ -268,7 +268,7 @@ def test_sessions_are_found_by_what_was_said_also_by_a_word_that_is_begun(index,
 
 
 def test_another_process_is_blamed_only_where_there_is_one(index, root, memory, monkeypatch):
-    monkeypatch.setattr("ouro.memory.index.schema.WAIT_SECONDS", 0)
+    monkeypatch.setattr("ouro.memory.index.index.WAIT_SECONDS", 0)
     index.made()
     lock = index._path.with_name("index.db.feed.lock")
     with lock_file(lock), pytest.raises(SearchUnavailable, match="Another process"):

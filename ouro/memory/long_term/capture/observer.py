@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,8 +60,6 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     make: Callable[[], tuple[SessionNotes, Capture]]
     """Constructs the services of capture when they are first needed."""
     session_catalog: SessionCatalog
-    lock: Path
-    """A lock file: one process at a time captures earlier sessions."""
     channel: SessionChannel
     cadence: int = 5
     """Turns between two captures, 1 to 10."""
@@ -146,7 +143,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         await self._has_answered.wait()
         try:
             await self._keep_up_notes()
-            backlog = find_backlog(self.session_catalog, self.memory.session_id, self.lock)
+            backlog = find_backlog(self.session_catalog, self.memory.session_id)
             async with self.busy, aclosing(backlog) as sessions:
                 async for session_id, transcript, parts in sessions:
                     _, capture = self._services

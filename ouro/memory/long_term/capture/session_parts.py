@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -30,6 +29,7 @@ from ouro.utils.files import only_one
 from ouro.utils.git import branch_in_note
 from ouro.utils.json_types import text_or_json
 from ouro.utils.log import log
+from ouro.utils.runtime import get_history_dir
 from ouro.utils.text import cut_middle
 
 MAX_MESSAGE = 4_000
@@ -233,19 +233,16 @@ def _shorten(part: Part) -> Part | None:
 
 
 async def find_backlog(
-    catalog: SessionCatalog, own: str, lock: Path
+    catalog: SessionCatalog, own: str
 ) -> AsyncGenerator[tuple[str, Transcript, tuple[SessionPart, ...]], None]:
     """Find sessions that ended before everything in them was captured: the id, the transcript and the parts to capture.
 
     Yields sessions of the last 14 days that are not open, latest first; none while another process does this.
-
-    Args:
-        own: the id of the open session.
-        lock: a lock file.
+    `own` is the id of the open session.
     """
     since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
     count = 0
-    with only_one(lock) as is_mine:
+    with only_one(get_history_dir() / "capture.lock") as is_mine:
         found = await catalog.here() if is_mine else []
         recent = [info.id for info in found if info.updated_at >= since and not info.is_copied_by_hand]
         for session_id in [session_id for session_id in recent if session_id != own][:_MAX_CANDIDATES]:

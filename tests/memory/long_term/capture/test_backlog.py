@@ -19,5 +19,5 @@ async def test_a_folder_that_was_copied_by_hand_is_not_learned_from_again(tmp_pa
     (folder,) = root.glob("*_*")
     shutil.copytree(folder, folder.with_name("kept for later"))
     assert len(await store.list_sessions()) == 2
-    missed = find_backlog(SessionCatalog(store, str(tmp_path)), "own", tmp_path / "lock")
+    missed = find_backlog(SessionCatalog(store, str(tmp_path)), "own")
     assert [session_id async for session_id, _, _ in missed] == [ID]
