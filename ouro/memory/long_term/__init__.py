@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, MemoryReceipt, ReceiptLine, mark_of
     from ouro.memory.long_term.recall.command_ledger import CommandRecord, ledger_of
     from ouro.memory.long_term.recall.recall import Recall, Situation
-    from ouro.memory.long_term.recall.recall_log import RecallLog
-    from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, TurnRecall
+    from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, RecallLog, TurnRecall
     from ouro.memory.long_term.remember import (
         find_to_forget,
         forget_entries,

@@ -114,7 +114,7 @@ class SessionMemory:
             changed = self.manager.hold(at, session_id)
             self.is_held = True
             if self._recall:
-                self._recall.hold(changed)
+                self._recall.finder.changed = changed
 
     async def before_turn(self, text: str) -> str:
         """The text to send with the user's message: the last session, changes of the core, recalled notes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -176,7 +176,7 @@ def command_mark(name: str) -> str:
     return f"command:{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def normalize_command(line: str) -> str:
+def normalize_command(text: str) -> str:
     """The one command of a shell line, without file names and texts; empty if the exit code is not that of one command.
 
     Only words such as options and targets remain, because the line is sent to later sessions: no sentence from outside
@@ -184,7 +184,7 @@ def normalize_command(line: str) -> str:
     """
     from ouro.safety import parse_line  # late: a session starts without it
 
-    parsed = parse_line(line)
+    parsed = parse_line(text)
     commands = [command for command in parsed.commands if command.kind == "plain"]
     folder = next((command.text.split()[-1] for command in commands if command.name == "cd"), "")
     commands = [command for command in commands if command.name != "cd"]
@@ -197,21 +197,17 @@ def normalize_command(line: str) -> str:
     is_script = name in _INTERPRETERS
     if not _PLAIN.fullmatch(name) or (is_script and (words[1:2] or ["/"])[0].startswith(_NOT_A_SCRIPT)):
         return ""
-    kept = " ".join([name, *_arguments(words[1:], is_script=is_script)])
-    kept = re.sub(rf"{_GAP}(?: {_GAP})+", _GAP, kept)
-    is_below = folder and _PLAIN.fullmatch(folder) and not folder.startswith(("/", "..", "~"))
-    kept = f"cd {folder} && {kept}" if is_below else kept
-    return kept if len(kept) <= _MAX_LENGTH else ""
-
-
-def _arguments(words: list[str], *, is_script: bool) -> Iterator[str]:
-    operands = 0
-    for word in words:
+    kept, operands = [name], 0
+    for word in words[1:]:
         is_option = word.startswith("-")
         operands += not is_option
         is_named = is_option or (is_script and operands == 1) or not _FILE.fullmatch(word)
         is_kept = is_named and (is_option or operands <= _MAX_OPERANDS) and _PLAIN.fullmatch(word)
-        yield word if is_kept else _GAP
+        kept.append(word if is_kept else _GAP)
+    line = re.sub(rf"{_GAP}(?: {_GAP})+", _GAP, " ".join(kept))
+    is_below = folder and _PLAIN.fullmatch(folder) and not folder.startswith(("/", "..", "~"))
+    line = f"cd {folder} && {line}" if is_below else line
+    return line if len(line) <= _MAX_LENGTH else ""
 
 
 def _subjects(command: str) -> set[str]:

@@ -155,7 +155,11 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         """Select what is sent, of at most `room` tokens (None: as many as the settings allow)."""
         room = self.settings.injection_token_budget if room is None else room
         items, texts = self._fit(self._weigh(self._latest_versions(candidates), situation), situation, room)
-        block = self._block(items, texts, about) if texts else ""
+        loaded = [item for item in items if item.state == "loaded"]
+        marks = " ".join(_mark(item.id, item.text) for item in loaded)
+        rule = _OF_BOTH if len({item.scope for item in loaded}) > 1 else ""
+        body = "\n".join([_INTRODUCTION.format(about=about) + rule, *map(quoted, texts)])
+        block = f'<{self.mark} recalled="{marks}">\n{body}\n</{self.mark}>' if texts else ""
         return Recalled(tuple(items), block, way, (time.perf_counter() - began) * 1_000)
 
     def _neighbours(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -190,10 +194,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         now = datetime.now(UTC)
         found: list[tuple[_Candidate, NoteFile]] = []
         for candidate in _best(candidates, 2 * self.settings.retrieval_top_k):
-            trusted = self._read_trusted(candidate.note_id, situation) or self._read_trusted(
-                candidate.earlier, situation
-            )
-            if file := trusted or self._read_note(candidate.note_id):
+            # A planted note that names another one as its earlier version must not hide that one.
+            trusted = (self._read_trusted(name, situation) for name in (candidate.note_id, candidate.earlier))
+            if file := next(filter(None, trusted), None) or self._read_note(candidate.note_id):
                 found.append((candidate, file))
         away = {file.note.branch for _, file in found if not is_visible(file.note, situation.branch)}
         merged = situation.merged(frozenset(filter(None, away))) if away else frozenset()
@@ -202,7 +205,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             note = file.note
             stale = self.anchors.changed(note.anchors) if self.anchors else ()
             confidence = confidence_now(note, now, self.settings.half_life_days)
-            weight = confidence * _recency(note, now) * self.usefulness(note.id) * (_STALE if stale else 1.0)
+            days = age_in_days(note.updated_at or note.created_at, now)  # of two equally relevant the newer one wins
+            recency = 0.9 if days is None else 0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS)
+            weight = confidence * recency * self.usefulness(note.id) * (_STALE if stale else 1.0)
             score = candidate.score * weight
             reason = candidate.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
             item = Remembered(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
@@ -218,7 +223,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         texts: list[str] = []
         for note, weighed_item in weighed:
             is_loaded = weighed_item.state == "loaded"
-            earlier = self._earlier(note.id, situation) if is_loaded else []
+            versions = itertools.takewhile(note.id.__ne__, self.graph.chain(note.id) if is_loaded else ())
+            earlier = [file.note for version in versions if (file := self._read_trusted(version, situation))]
             text = _note_line(note, weighed_item, earlier, self.settings.history_versions)
             item = replace(weighed_item, tokens=estimate(text), chain=len(earlier) + 1)
             if is_loaded and _mark(note.id, note.text) in situation.sent:
@@ -233,16 +239,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             items.append(item)
         return items, texts
 
-    def _earlier(self, note_id: str, situation: Situation) -> list[Note]:
-        """The versions before this one, oldest first."""
-        before = itertools.takewhile(lambda version: version != note_id, self.graph.chain(note_id))
-        return [file.note for version in before if (file := self._read_trusted(version, situation))]
-
     def _read_trusted(self, note_id: str, situation: Situation) -> NoteFile | None:
-        """Read a note if its file is approved.
-
-        A planted note that names another one as its earlier version must neither hide that one nor be quoted as it.
-        """
+        """Read a note if its file is approved: one that was planted is not quoted as an earlier version of another."""
         file = self._read_note(note_id)
         return None if file is None or (file.scope, file.name) in situation.untrusted else file
 
@@ -251,14 +249,6 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             return self.notebook.find(note_id)
         except NoteError:
             return None  # deleted since the index was updated, or of another repository
-
-    def _block(self, items: Sequence[Remembered], texts: Sequence[str], about: str) -> str:
-        loaded = [item for item in items if item.state == "loaded"]
-        marks = " ".join(_mark(item.id, item.text) for item in loaded)
-        body = "\n".join(quoted(text) for text in texts)
-        rule = _OF_BOTH if len({item.scope for item in loaded}) > 1 else ""
-        introduction = _INTRODUCTION.format(about=about) + rule
-        return f'<{self.mark} recalled="{marks}">\n{introduction}\n{body}\n</{self.mark}>'
 
 
 def _best(candidates: Iterable[_Candidate], count: int) -> list[_Candidate]:
@@ -279,12 +269,6 @@ def _refusal(file: NoteFile, confidence: float, situation: Situation, merged: fr
     if not is_visible(note, situation.branch) and note.branch not in merged:
         return f"of the branch {note.branch}"
     return ""
-
-
-def _recency(note: Note, now: datetime) -> float:
-    """A weight from 0.8 to 1: of two equally relevant notes the newer one comes first."""
-    days = age_in_days(note.updated_at or note.created_at, now)
-    return 0.9 if days is None else float(0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS))
 
 
 def _note_line(note: Note, item: Remembered, earlier: Sequence[Note], versions: int) -> str:

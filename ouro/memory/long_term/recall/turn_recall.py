@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -18,7 +19,7 @@ from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import Spoken, newest_lines, words_in
 from ouro.memory.long_term.git.values import LoadedScope, Scope
-from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.notes.notebook import Notebook, timestamp
 from ouro.memory.long_term.prompt_block import quoted, recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
 from ouro.memory.long_term.scope import ScopeMemory
@@ -28,13 +29,13 @@ from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Context, Message, system, user
 from ouro.settings import MemorySettings
+from ouro.utils.files import lock_file, write_private
 from ouro.utils.git import git_branch
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
-    from ouro.memory.long_term.recall.recall_log import RecallLog
 
 _T = TypeVar("_T")
 HYDE_TIMEOUT = 2.0
@@ -52,6 +53,9 @@ _WEIGHT_OF_FILE = 0.5
 """How much a used file counts in the statistics of a note; a turn counts 1."""
 RESERVED_TOKENS = 2_000
 """Tokens of the model's window for the instructions and the answer."""
+_LOCK_TIMEOUT = 1.0
+_SPAN = 0.1
+"""How much more a note weighs that is always used, and how much less one that never is."""
 _NO_REPOSITORY = "-"
 """Stands for the project if its memory is off, so that its notes are not found."""
 _MAX_SENTENCE = 300
@@ -61,6 +65,56 @@ A coding assistant has notes from earlier sessions: preferences, conventions, de
 corrections. You read what the user says now. Write {count} different notes that would help to answer it, as if they
 existed: one short, concrete sentence each, in the language of the user. No questions, no introduction.
 Answer with {count} lines, one sentence a line."""
+
+
+class RecallCounts(msgspec.Struct, frozen=True):
+    counts: Mapping[str, int] = {}
+    """Note id -> the number of messages with which it was sent."""
+    last: Mapping[str, str] = {}
+    """Note id -> the time of the last one."""
+    judged: Mapping[str, float] = {}
+    """Note id -> the number of turns that were checked for use of the note; a check of an anchored file counts half."""
+    used: Mapping[str, float] = {}
+    """Note id -> the number of these that used the note, or found the anchored file unchanged."""
+
+
+class RecallLog(msgspec.Struct, eq=False, dict=True):
+    """How often and when each note was sent to a model and was used. Every method blocks."""
+
+    path: Path
+
+    def usefulness(self, note_id: str) -> float:
+        """The weight of a note in ranking, around 1, by the counts when this session first asked."""
+        share = (self._latest.used.get(note_id, 0) + 1) / (self._latest.judged.get(note_id, 0) + 2)
+        return 1 + _SPAN * (2 * share - 1)
+
+    def add(self, new: RecallCounts) -> None:
+        """Add these counts to those of the file."""
+        try:
+            with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
+                known = self.counts()
+                self._latest = RecallCounts(
+                    Counter(known.counts) + Counter(new.counts),
+                    {**known.last, **new.last},
+                    Counter(known.judged) + Counter(new.judged),
+                    Counter(known.used) + Counter(new.used),
+                )
+                write_private(self.path, msgspec.json.encode(self._latest))
+        except OSError as error:
+            log.warning("recall is not counted: %s", error)
+
+    @cached_property
+    def _latest(self) -> RecallCounts:
+        return self.counts()
+
+    def counts(self) -> RecallCounts:
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=RecallCounts)
+        except FileNotFoundError:
+            return RecallCounts()
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("%s cannot be read, recalls are counted from zero: %s", self.path, error)
+            return RecallCounts()
 
 
 class HypothesisModel(msgspec.Struct, frozen=True):
@@ -135,15 +189,13 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         places = [Path(os.path.realpath(cwd / path)) for path in paths]
         root = self.root.resolve()
         inside = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
-        return self.recall.graph.anchored_to(inside, self.situation(frozenset()).project) if inside else []
+        return self.recall.graph.anchored_to(inside, self._project) if inside else []
 
     def find_about_files(self, note_ids: Sequence[str], sent: frozenset[str], room: int) -> Recalled:
         """Select what is sent of these notes: at most `room` tokens. An unchanged file confirms them a little."""
         found = self.recall.find_about_files(note_ids, self.situation(sent), room)
-        read = {item.id: "stale" not in item.reason for item in found.items if item.state == "loaded"}
-        if read:
-            holding = [note_id for note_id, holds in read.items() if holds]
-            self.recall_log.judge(dict.fromkeys(read, _WEIGHT_OF_FILE), holding)
+        if read := [item for item in found.items if item.state == "loaded"]:
+            self._judge(read, {item.id for item in read if "stale" not in item.reason}, _WEIGHT_OF_FILE)
         return found
 
     def judge(self, notes: Sequence[Remembered], turn: Sequence[Message]) -> None:
@@ -154,7 +206,11 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         given = [str(value) for answer in answers for call in answer.tool_calls for value in call.arguments.values()]
         done = " ".join([*given, *(answer.text for answer in answers)])
         used = {note.id for note in notes if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)}
-        self.recall_log.judge({note.id: 1.0 for note in notes}, used)
+        self._judge(notes, used, 1.0)
+
+    def _judge(self, notes: Sequence[Remembered], used: set[str], weight: float) -> None:
+        judged = dict.fromkeys([note.id for note in notes], weight)
+        self.recall_log.add(RecallCounts(judged=judged, used=dict.fromkeys(used, weight)))
 
     @cached_property
     def notebook(self) -> Notebook:
@@ -168,8 +224,14 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         search, anchors = self.lookup.search(), Anchors(self.root)
         return Recall(search, self.notebook, self.mark, self.settings, anchors, self.recall_log.usefulness)
 
-    def situation(self, sent: frozenset[str]) -> Situation:
+    @property
+    def _project(self) -> str:
         from ouro.memory.index import project_of
+
+        projects = (project_of(scope.store.folder) for scope in self.scopes if scope.scope == "repo")
+        return next(projects, _NO_REPOSITORY)
+
+    def situation(self, sent: frozenset[str]) -> Situation:
         from ouro.memory.long_term.notes.validity import default_branch, merged_branches
         from ouro.memory.long_term.recall.recall import Situation
 
@@ -177,9 +239,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             return merged_branches(self.root, branches, default_branch(self.root))
 
         untrusted = frozenset((scope.scope, name) for scope in self.scopes for name in scope.untrusted)
-        projects = (project_of(scope.store.folder) for scope in self.scopes if scope.scope == "repo")
-        project, branch = next(projects, _NO_REPOSITORY), git_branch(self.root)
-        return Situation(project, branch, merged, sent, untrusted, self.changed)
+        return Situation(self._project, git_branch(self.root), merged, sent, untrusted, self.changed)
 
 
 class TurnRecall(msgspec.Struct, eq=False):
@@ -199,10 +259,6 @@ class TurnRecall(msgspec.Struct, eq=False):
     _missing: str = ""
     """The setting that `hyde` needs and that is not set."""
 
-    def hold(self, changed: frozenset[tuple[Scope, str]]) -> None:
-        """Stop recalling these notes: memory is used as of a time before they changed."""
-        self.finder.changed = changed
-
     def start(self) -> None:
         """Warn when `hyde` is chosen and not configured; returns at once."""
         if self.finder.settings.retrieval == "hyde":
@@ -212,21 +268,21 @@ class TurnRecall(msgspec.Struct, eq=False):
     def last(self) -> NotesRecalled:
         """The receipt of the last turn, also after a resume or a rewind."""
         turn = [] if self._unsaved and not self._receipts else self._turn()  # the message was not sent yet
-        found = [self._receipt_of(entry.number) for entry in turn if entry.message.role == "user"]
-        receipts = [receipt for receipt in (*found, self._unsaved) if receipt]
-        items = tuple(item for receipt in receipts for item in receipt.items)
-        return replace(receipts[0], items=items) if receipts else NotesRecalled((), "local")
-
-    def _receipt_of(self, number: int) -> NotesRecalled | None:
-        record = self.memory.transcript.recalled.get(number)
-        if record is None or number in self._receipts:
-            return self._receipts.get(number)
-        texts = self.finder.notebook.texts([item.id for item in record.items])
-        items = (
-            Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
-            for item in record.items
-        )
-        return NotesRecalled(tuple(items), record.way)
+        receipts: list[NotesRecalled] = []
+        for entry in turn:
+            record = self.memory.transcript.recalled.get(entry.number)
+            if entry.number in self._receipts:
+                receipts.append(self._receipts[entry.number])
+            elif record and entry.message.role == "user":
+                texts = self.finder.notebook.texts([item.id for item in record.items])
+                items = (
+                    Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
+                    for item in record.items
+                )
+                receipts.append(NotesRecalled(tuple(items), record.way))
+        receipts += [self._unsaved] if self._unsaved else []
+        every = tuple(item for receipt in receipts for item in receipt.items)
+        return replace(receipts[0], items=every) if receipts else NotesRecalled((), "local")
 
     def _turn(self) -> list[MessageRecord]:
         """The messages of the last turn, oldest first."""
@@ -317,7 +373,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         self.memory.note(RecalledRecord(number, self.memory.now(), tuple(items), receipt.way))
         self._receipts[number] = receipt
         if loaded := [item.id for item in items if item.state == "loaded" and item.id.startswith("mem_")]:
-            _begin(self.finder.recall_log.add, loaded)
+            now = timestamp()
+            _begin(self.finder.recall_log.add, RecallCounts(Counter(loaded), dict.fromkeys(loaded, now)))
 
     def _way(self) -> Literal["local", "hyde", "off"]:
         if self.finder.settings.retrieval == "auto":

@@ -10,8 +10,7 @@ from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.prompt_block import recalled_marks, sent_versions
 from ouro.memory.long_term.recall.recall import Recall, Situation, is_used
-from ouro.memory.long_term.recall.recall_log import RecallLog
-from ouro.memory.long_term.recall.turn_recall import hypotheses_request
+from ouro.memory.long_term.recall.turn_recall import RecallCounts, RecallLog, hypotheses_request
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.settings import MemorySettings
 
@@ -300,7 +299,7 @@ def test_of_two_equally_relevant_notes_the_one_that_was_used_comes_first(recall_
     first, second = [item.id for item in recall_of(*notes).find(*asked).items]
     log = RecallLog(tmp_path / "recalled.json")
     for _ in range(3):
-        log.judge({first: 1.0, second: 1.0}, [second])
+        log.add(RecallCounts(judged={first: 1.0, second: 1.0}, used={second: 1.0}))
 
     found = recall_of(usefulness=log.usefulness).find(*asked)
 
@@ -324,8 +323,8 @@ def test_a_note_was_used_if_its_words_are_in_what_was_done(prompt, done, is_show
 
 def test_recalls_are_counted_with_their_time(tmp_path):
     log = RecallLog(tmp_path / "recalled.json")
-    log.add(["mem_00000001"])
-    log.add(["mem_00000001", "mem_00000002"])
+    log.add(RecallCounts({"mem_00000001": 1}, {"mem_00000001": NOW.isoformat()}))
+    log.add(RecallCounts({"mem_00000001": 1, "mem_00000002": 1}, {"mem_00000002": days_ago(0)}))
 
     found = RecallLog(tmp_path / "recalled.json").counts()
     assert found.counts == {"mem_00000001": 2, "mem_00000002": 1}
