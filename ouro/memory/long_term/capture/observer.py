@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import OuroError
-from ouro.events import NoteKept, Notice, Reply
+from ouro.events import Notice, Reply
 from ouro.memory.backend import CapturedRecord
 from ouro.memory.long_term.capture.session_parts import (
     find_backlog,
@@ -160,9 +160,13 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         notes, _ = self._services
         decayed, merged = await asyncio.to_thread(notes.due)
         if decayed or merged:
-            archived, shared = await self.manager.alone(lambda: notes.keep_up(decayed, merged))
-            self._emit(notes_event("archive", archived, "that nothing has confirmed for long"))
-            self._emit(notes_event("share", shared, "of a branch that is merged now"))
+            book = notes.notebook
+            archived = await self.manager.alone(lambda: book.archive(decayed, "capture"))
+            shared = await self.manager.alone(lambda: book.share(merged, "capture"))
+            events = notes_event("archive", archived, "that nothing has confirmed for long")
+            events += notes_event("share", shared, "of a branch that is merged now")
+            for event in () if self.silent else events:
+                self.channel.emit(event)
 
     def _show(self, captured: Captured) -> None:
         for event in captured.events(silent=self.silent):
@@ -199,10 +203,6 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         if isinstance(answer, Reply) and answer.answers:
             chosen = answer.answers[0]
             await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
-
-    def _emit(self, events: Iterable[NoteKept]) -> None:
-        for event in () if self.silent else events:
-            self.channel.emit(event)
 
 
 def _states_rule(transcript: Transcript) -> bool:

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
-from ouro.memory.index import Graph, Lookup, MemoryFolder, Search, SearchFilter, Sources, project_of
+from ouro.memory.index import Graph, Lookup, Search, SearchFilter, Sources, project_of
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
-from ouro.memory.long_term.entries import core_entries, find_entry
-from ouro.memory.long_term.git.files import ARCHIVE
+from ouro.memory.long_term.entries import all_notes, core_entries, find_entry
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -114,7 +113,6 @@ class SessionNotes:
 
     def propose_instead(self, line: Note, note: Note, sources: Sequence[str], session_id: str) -> Contradiction:
         """Propose a note in place of the core line that it contradicts. Raises SecretInMemory, UsageError."""
-
         editor = self._editor(TurnRef(session_id, note.turn))
         edit = replace_line(editor, find_entry(editor, line.id), note.text)
         note = replace(note, scope=line.scope)
@@ -156,30 +154,14 @@ class SessionNotes:
         """The ids of notes to archive because nothing confirmed them, and of notes whose branch is merged."""
         if not any(scope.loaded.notes for scope in self._scopes.values()):
             return [], []
-        folders = [MemoryFolder.of(scope.store) for scope in self._scopes.values()]
-        try:
-            graph = Graph(self._search().index)
-            found = [row for folder in folders for row in graph.notes(folder)]
-        except SearchUnavailable as error:
-            log.warning("notes are checked for age later: %s", error)
-            return [], []
-        notes = [note for path, note in found if Path(path).parent.name != ARCHIVE]
+        now, half_life = datetime.now(UTC), self._half_life
+        notes = [file.note for file in all_notes(self._editor(NOWHERE)) if not file.archived]
+        old = [note for note in notes if has_decayed(note, now, half_life)]  # of 10,000 notes few are read as files
+        files = filter(None, (self._note(note.id) for note in old))  # the index does not say when they were confirmed
+        decayed = [note.id for note in files if has_decayed(note, now, half_life)]
         merged = merged_branches(self.root, {note.branch or "" for note in notes}, self.main_branch())
         shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]
-        return [note.id for note in notes if self._has_decayed(note)], shared
-
-    def keep_up(self, decayed: Sequence[str], shared: Sequence[str]) -> tuple[list[Written], list[Written]]:
-        """Archive the decayed notes, and make the shared ones visible on all branches; returns both."""
-        archived = self.notebook.archive(decayed, "capture")
-        return archived, self.notebook.share([note_id for note_id in shared if note_id not in decayed], "capture")
-
-    def _has_decayed(self, indexed: Note) -> bool:
-        """Check the index first, so that of 10,000 notes only a few files are read."""
-        now = datetime.now(UTC)
-        if not has_decayed(indexed, now, self._half_life):
-            return False
-        note = self._note(indexed.id)
-        return note is not None and has_decayed(note, now, self._half_life)
+        return decayed, [note_id for note_id in shared if note_id not in decayed]
 
     def _note(self, note_id: str) -> Note | None:
         try:
