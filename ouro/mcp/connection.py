@@ -108,7 +108,7 @@ class Connection:
             waiting.set_result(value)
 
     async def call(self, tool: str, arguments: Line, emit: Callable[[Line], None]) -> None:
-        """Send progress, then the result, of a tool call."""
+        """Send progress, then the result, of a tool call: its structured content where there is no other."""
         reported = 0.0
         withheld: list[Line] = []
 
@@ -125,7 +125,10 @@ class Connection:
         finally:
             for event in withheld:
                 emit(event)
-        emit({"result": call_result(result)})
+        found = contents(result.content)
+        if not (found["text"] or found["images"]) and result.structured_content is not None:
+            found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[:MAX_TEXT]
+        emit({"result": {**found, "failed": result.is_error}})
 
     async def read(self, uri: str) -> Line:
         return contents((await self._send(lambda: self.client.read_resource(uri))).contents)
@@ -415,14 +418,6 @@ def _describe_tool(tool: types.Tool) -> Line:
         "destructive": bool(hints and hints.destructive_hint),
         "problem": problem,
     }
-
-
-def call_result(result: types.CallToolResult) -> Line:
-    """The result of a tool call: text, images, and whether it failed; structured content where there is no other."""
-    found = contents(result.content)
-    if not (found["text"] or found["images"]) and result.structured_content is not None:
-        found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[:MAX_TEXT]
-    return {**found, "failed": result.is_error}
 
 
 def contents(blocks: Sequence[Any]) -> Line:

@@ -46,8 +46,11 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     def spec(self, server: str) -> ToolSpec:
-        """The tool for a model."""
-        return ToolSpec(wire_name(server, self.name), self.text, dict(self.schema))
+        """The tool for a model; its name is like `mcp__github__create_issue`, as in Claude Code."""
+        name = f"mcp__{server}__{re.sub(r'[^a-zA-Z0-9_-]', '_', self.name)}"
+        if len(name) > MAX_NAME or name != f"mcp__{server}__{self.name}":
+            name = f"{name[: MAX_NAME - 7]}_{hashlib.sha256(f'{server}.{self.name}'.encode()).hexdigest()[:6]}"
+        return ToolSpec(name, self.text, dict(self.schema))
 
     @property
     def text(self) -> str:
@@ -99,14 +102,6 @@ class Listing(msgspec.Struct, frozen=True):
     prompts: tuple[ServerPrompt, ...] = ()
     left_out: tuple[str, ...] = ()
     """Invalid items of these lists, with the reason."""
-
-
-def wire_name(server: str, tool: str) -> str:
-    """The name of a tool for models: `mcp__github__create_issue`, as in Claude Code."""
-    name = f"mcp__{server}__{re.sub(r'[^a-zA-Z0-9_-]', '_', tool)}"
-    if len(name) <= MAX_NAME and name == f"mcp__{server}__{tool}":
-        return name
-    return f"{name[: MAX_NAME - 7]}_{hashlib.sha256(f'{server}.{tool}'.encode()).hexdigest()[:6]}"
 
 
 def _approvals(key: str) -> Path:

@@ -11,7 +11,7 @@ import asyncio
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -122,19 +122,15 @@ class Outputs(msgspec.Struct, frozen=True):
             capture.close()
             await asyncio.to_thread(capture.settle, SPOOL_SECONDS)
             text = capture.text()
-        images = await asyncio.to_thread(_load_images, outcome.images)
+        images: list[Image] = []
+        for image in outcome.images:
+            with suppress(ToolError):
+                images.append((await asyncio.to_thread(picture, image.name, image.data))[0])
         if left_out := len(outcome.images) - len(images):
             text += f"\n[{plural(left_out, 'image')} could not be read]"
         summary = one_line(outcome.text, 80) or plural(len(images), "image") if outcome.text or images else "no output"
-        return ToolResult(text or "(no text)", Display(summary, Plain(text) if text else None), outcome.failed, images)
-
-
-def _load_images(images: Sequence[Image]) -> tuple[Image, ...]:
-    found = []
-    for image in images:
-        with suppress(ToolError):
-            found.append(picture(image.name, image.data)[0])
-    return tuple(found)
+        display = Display(summary, Plain(text) if text else None)
+        return ToolResult(text or "(no text)", display, outcome.failed, tuple(images))
 
 
 class McpCallArgs(msgspec.Struct, frozen=True):
@@ -214,7 +210,10 @@ class ToolSearch(Tool[ToolSearchArgs]):
         return f'tools "{one_line(args.query, 80)}"'
 
     async def run(self, args: ToolSearchArgs, ctx: ToolContext) -> ToolResult:
-        await self._wait_for_servers(ctx)
+        starting = [server.name for server in self._servers.servers.values() if server.state in ("waiting", "starting")]
+        if starting:
+            ctx.report(f"waiting for {', '.join(starting)} …")
+            await self._servers.settle()
         ranked = [tool for _score, tool in sorted(self._score_tools(args.query), key=lambda pair: -pair[0])]
         hits = [await self._describe_approved(server, tool, ctx) for server, tool in ranked[: args.max_results]]
         texts = [*filter(None, hits)]
@@ -234,24 +233,14 @@ class ToolSearch(Tool[ToolSearchArgs]):
         shown = "\n".join(f"{server.name}.{tool.name}" for server, tool in ranked[:found])
         return ToolResult(clean("\n\n".join(texts)), Display(f"{plural(found, 'tool')} found", Plain(clean(shown))))
 
-    async def _wait_for_servers(self, ctx: ToolContext) -> None:
-        starting = [server.name for server in self._servers.servers.values() if server.state in ("waiting", "starting")]
-        if starting:
-            ctx.report(f"waiting for {', '.join(starting)} …")
-            await self._servers.settle()
-
     def _score_tools(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
         """Score each usable tool by the words of the query: in its name they count five times as much."""
         wanted = set(_WORD.findall(query.lower()))
         for server in self._servers.servers.values():
-            if server.state != "ready":
-                continue
-            for tool in server.tools:
-                if server.is_off(tool.name):
-                    continue
+            for tool in server.tools if server.state == "ready" else ():
                 name = f"{server.name} {tool.name} {tool.title}"
                 score = 5 * _matches(wanted, name) + _matches(wanted, tool.description[:2_000])
-                if score:
+                if score and not server.is_off(tool.name):
                     yield score, (server, tool)
 
     async def _describe_approved(self, server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> str:
@@ -363,13 +352,12 @@ async def read_named_resources(servers: McpServers, text: str) -> str:
     named = dict.fromkeys(
         (name, uri.rstrip(_SENTENCE_ENDS)) for name, uri in _NAMED.findall(text) if name in servers.servers
     )
-    return "\n\n".join([await _read_resource(servers, name, uri) for name, uri in list(named)[:MAX_ATTACHED]])
-
-
-async def _read_resource(servers: McpServers, name: str, uri: str) -> str:
-    try:
-        found = (await (await servers.ready(name)).read(uri)).text
-    except OuroError as error:
-        found = f"It cannot be read: {error.message}"
-    # `trust/provenance.py` knows this tag: the text is not the user's.
-    return f'<resource name="{name}:{uri}">\n{shorten(clean(found))}\n</resource>'
+    texts = []
+    for name, uri in list(named)[:MAX_ATTACHED]:
+        try:
+            found = (await (await servers.ready(name)).read(uri)).text
+        except OuroError as error:
+            found = f"It cannot be read: {error.message}"
+        # `trust/provenance.py` knows this tag: the text is not the user's.
+        texts.append(f'<resource name="{name}:{uri}">\n{shorten(clean(found))}\n</resource>')
+    return "\n\n".join(texts)

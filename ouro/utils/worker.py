@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
 from ouro.errors import OuroError
 from ouro.utils.runtime import take_stdout
@@ -101,7 +101,12 @@ class WorkerProcess:
         ended = begun = False
         try:
             while not ended:
-                line = await _next(inbox, START_TIMEOUT if not ready else idle if begun else first, begun)
+                limit = START_TIMEOUT if not ready else idle if begun else first
+                try:
+                    async with asyncio.timeout(limit):
+                        line = await inbox.get()
+                except TimeoutError as error:
+                    raise WorkerStopped(f"nothing came for {limit:g} s", begun=begun, died=False) from error
                 if "died" in line:
                     last = next((line for line in reversed(self._stderr) if line.strip()), "")
                     raise WorkerStopped(last, begun=begun, died=True)
@@ -165,14 +170,6 @@ class WorkerProcess:
                 loop.call_soon_threadsafe(inbox.put_nowait, line)
 
 
-async def _next(inbox: asyncio.Queue[Line], limit: float | None, begun: bool) -> Line:
-    try:
-        async with asyncio.timeout(limit):
-            return await inbox.get()
-    except TimeoutError as error:
-        raise WorkerStopped(f"nothing came for {limit:g} s", begun=begun, died=False) from error
-
-
 def run_worker(
     load: Callable[[], Handler],
     error_fields: Callable[[BaseException], Line],
@@ -187,6 +184,7 @@ def run_worker(
     """
     output = os.fdopen(take_stdout(), "w", encoding="utf-8")
     lines: asyncio.Queue[Line] = asyncio.Queue()
+    running: dict[int, asyncio.Task[None]] = {}
     loop = asyncio.new_event_loop()
 
     def read() -> None:
@@ -195,46 +193,35 @@ def run_worker(
         on_end()
         os._exit(0)
 
-    threading.Thread(target=read, daemon=True).start()
-    handler = load()
-    loop.run_until_complete(_WorkerLoop(output, lines, error_fields).serve(handler))
+    def send(message: Line) -> None:
+        output.write(json.dumps(message, default=str) + "\n")
+        output.flush()
 
-
-class _WorkerLoop:
-    def __init__(
-        self, output: IO[str], lines: asyncio.Queue[Line], error_fields: Callable[[BaseException], Line]
-    ) -> None:
-        self._output = output
-        self._lines = lines
-        self._error_fields = error_fields
-        self._running: dict[int, asyncio.Task[None]] = {}
-
-    async def serve(self, handler: Handler) -> None:
-        self._send({"ready": True})
-        while True:
-            line = await self._lines.get()
-            number = line["id"]
-            if "do" in line:
-                self._running[number] = asyncio.create_task(self._answer(number, handler, line))
-            elif number in self._running:
-                self._running[number].cancel()
-
-    async def _answer(self, number: int, handler: Handler, line: Line) -> None:
+    async def answer(handler: Handler, number: int, line: Line) -> None:
         begun = False
 
         def emit(event: Line) -> None:
             nonlocal begun
             begun = True
-            self._send({"id": number, "event": event})
+            send({"id": number, "event": event})
 
         try:
             await handler(line["do"], line["with"], emit)
-            self._send({"id": number, "end": True})
-        except Exception as error:  # noqa: BLE001 (whatever a package raises is told to the other side)
-            self._send({"id": number, "error": {**self._error_fields(error), "begun": begun}})
+            send({"id": number, "end": True})
+        except Exception as error:  # noqa: BLE001 (whatever a package raises is reported to the other side)
+            send({"id": number, "error": {**error_fields(error), "begun": begun}})
         finally:
-            self._running.pop(number, None)
+            running.pop(number, None)
 
-    def _send(self, message: Line) -> None:
-        self._output.write(json.dumps(message, default=str) + "\n")
-        self._output.flush()
+    async def serve(handler: Handler) -> None:
+        send({"ready": True})
+        while True:
+            line = await lines.get()
+            number = line["id"]
+            if "do" in line:
+                running[number] = asyncio.create_task(answer(handler, number, line))
+            elif number in running:
+                running[number].cancel()
+
+    threading.Thread(target=read, daemon=True).start()
+    loop.run_until_complete(serve(load()))
