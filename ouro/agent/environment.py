@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
-
-import msgspec
 
 from ouro.errors import ToolError
 from ouro.messages import Image
@@ -35,29 +33,21 @@ MODE_NOTES = {
 }
 
 
-class _State(msgspec.Struct, frozen=True):
-    today: date
-    branch: str
-    git: str
-    mode: str
-
-
 class Environment:
     """Where, when and in which permission mode the agent works: the model is sent what has changed."""
 
     def __init__(self, cwd: Path, mode: Callable[[], str]) -> None:
         self._cwd = cwd
         self._mode = mode
-        self._sent: _State | None = None
+        self._sent: Mapping[str, str] = {}
 
     async def changes(self) -> str:
         """What has changed since the last call, for the model; empty if nothing has."""
-        state = await self._now(self._sent)
-        before, self._sent = self._sent, state
-        return self._text(state, before)
+        text, self._sent = await self._describe(self._sent)
+        return text
 
     async def whole(self) -> str:
-        return self._text(await self._now(None), None)
+        return (await self._describe({}))[0]
 
     def missing_files(self, text: str) -> list[str]:
         """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node` name none."""
@@ -88,27 +78,23 @@ class Environment:
 
     def clear(self) -> None:
         """Let `changes` return everything again: the model's context no longer holds it."""
-        self._sent = None
+        self._sent = {}
 
-    async def _now(self, sent: _State | None) -> _State:
-        branch = git_branch(self._cwd)
-        is_new = branch and (sent is None or sent.branch != branch)  # git is run only if its state is sent
-        git = await _git_state(self._cwd, branch) if is_new else ""
-        return _State(date.today(), branch, git, self._mode())  # noqa: DTZ011
-
-    def _text(self, state: _State, sent: _State | None) -> str:
+    async def _describe(self, sent: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+        """What differs from what was sent, for the model, and all that there is now."""
+        now = {
+            "Working folder": str(self._cwd),
+            "Platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
+            "Date": f"{date.today():%Y-%m-%d}",  # noqa: DTZ011
+            "Git branch": git_branch(self._cwd),
+            "Permission mode": MODE_NOTES[self._mode()],
+        }
         lines = []
-        if sent is None:
-            lines.append(f"Working folder: {self._cwd}")
-            lines.append(f"Platform: {platform.system()} {platform.release()}, {platform.machine()}")
-        if sent is None or sent.today != state.today:
-            lines.append(f"Date: {state.today:%Y-%m-%d}")
-        if sent is None or sent.branch != state.branch:
-            lines.append(state.git or "Not a git repository.")
-        if sent is None or sent.mode != state.mode:
-            lines.append(f"Permission mode: {MODE_NOTES[state.mode]}")
+        for name, value in now.items():
+            if sent.get(name) != value:  # git is run only if its state is sent
+                lines.append(await _git_state(self._cwd, value) if name == "Git branch" else f"{name}: {value}")
         text = clean("\n".join(lines)).replace("</environment", "< /environment")  # the name of a branch is untrusted
-        return f"<environment>\n{text}\n</environment>" if lines else ""
+        return f"<environment>\n{text}\n</environment>" if lines else "", now
 
 
 async def _git_state(cwd: Path, branch: str) -> str:
@@ -117,6 +103,8 @@ async def _git_state(cwd: Path, branch: str) -> str:
     File names and commit subjects are text from outside, which the model could take for the user's. If the model needs
     them, it runs git, and the output counts as data.
     """
+    if not branch:
+        return "Not a git repository."
     named = f"Git branch: {branch}"
     try:
         status = await asyncio.to_thread(Git(cwd, GIT_TIMEOUT).ask, "status", "--short")

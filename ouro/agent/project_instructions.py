@@ -85,7 +85,9 @@ class ProjectInstructions:
         self._loaded: dict[Path, LoadedFile] = {}
         self.problems: list[str] = []
         """Imports that are not read, and files that are left out."""
-        self._rules = list(self._find_rules())
+        own = (path for name in (get_home(), Path.home() / ".claude") for path in files_below(name / "rules", "rules"))
+        self._rules = [_read_rule(path, is_users=True) for path in own]
+        self._rules += [_read_rule(path, is_users=False) for path in extension_files(self._root, "rules")]
 
     def of_user(self) -> tuple[str, ...]:
         """The user's own instructions, for all projects: for the system prompt. Blocks."""
@@ -111,7 +113,11 @@ class ProjectInstructions:
             if path.is_relative_to(self._cwd):
                 texts += self._of_folders(path)
             if path.is_relative_to(self._root):
-                texts += self._rules_for(str(path.relative_to(self._root)))
+                name = str(path.relative_to(self._root))
+                for rule in self._rules:
+                    if rule.path not in self._sent_rules and rule.matches(name) and self._may_send(rule):
+                        self._sent_rules.add(rule.path)
+                        texts.append(self._rule_text(rule))
         return "\n\n".join(texts)
 
     def report(self) -> list[LoadedFile]:
@@ -134,12 +140,6 @@ class ProjectInstructions:
             if files:
                 yield from self._texts(self._load_trusted(_first_of_each_folder(files)), "project")
             yield from (NOT_TRUSTED.format(item) for item in files if not self._trusts(item))
-
-    def _rules_for(self, name: str) -> Iterator[str]:
-        for rule in self._rules:
-            if rule.path not in self._sent_rules and rule.matches(name) and self._may_send(rule):
-                self._sent_rules.add(rule.path)
-                yield self._rule_text(rule)
 
     def _general_rules(self, *, is_users: bool) -> Iterator[str]:
         """Rules without patterns hold for every file."""
@@ -181,15 +181,8 @@ class ProjectInstructions:
                 name = text.partition("\n")[0]
                 self.problems.append(f"{name} is left out: all instructions are longer than {MAX_ALL:,} characters.")
 
-    def _find_rules(self) -> Iterator[_Rule]:
-        own = [get_home() / "rules", Path.home() / ".claude" / "rules"]
-        for path in (path for folder in own for path in files_below(folder, "rules")):
-            yield _rule(path, is_users=True)
-        for path in extension_files(self._root, "rules"):
-            yield _rule(path, is_users=False)
 
-
-def _rule(path: Path, *, is_users: bool) -> _Rule:
+def _read_rule(path: Path, *, is_users: bool) -> _Rule:
     meta, text = split_front_matter(clean(_read(path)))
     patterns = tuple(words_in(meta.get("globs") or meta.get("paths") or ""))
     # Cursor sends such a rule where the user names it.
@@ -201,15 +194,13 @@ def _rule(path: Path, *, is_users: bool) -> _Rule:
 def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # only where there are rules for some files
 
-    return GitIgnoreSpec.from_lines([line for pattern in patterns for line in _alternatives(pattern)][:MAX_PATTERNS])
-
-
-def _alternatives(pattern: str) -> list[str]:
-    """`*.{ts,tsx}` as `*.ts` and `*.tsx`: git's patterns have no braces."""
-    try:
-        return expand_braces(pattern)
-    except ToolError:
-        return [pattern]
+    lines: list[str] = []
+    for pattern in patterns:
+        try:  # `*.{ts,tsx}` as `*.ts` and `*.tsx`: git's patterns have no braces
+            lines += expand_braces(pattern)
+        except ToolError:
+            lines.append(pattern)
+    return GitIgnoreSpec.from_lines(lines[:MAX_PATTERNS])
 
 
 def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Path]:
