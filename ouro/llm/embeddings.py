@@ -69,38 +69,33 @@ class EmbeddingWire:
         self._making = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        response, body = self._post(
-            {"model": self._spec.name.partition("/")[2], "input": list(texts), "encoding_format": "float"}
-        )
+        endpoint, body = self._endpoint, bytearray()
+        key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        headers = {"Content-Type": "application/json", **key}
+        url = endpoint.base_url.rstrip("/") + "/embeddings"
+        asked = {"model": self._spec.name.partition("/")[2], "input": list(texts), "encoding_format": "float"}
+        with self._making:
+            self._client = self._client or new_client("Client", endpoint)
+        with (
+            translate_http_errors(endpoint),
+            self._client.stream("POST", url, content=msgspec.json.encode(asked), headers=headers) as response,
+        ):
+            decoded = make_decoder(response, endpoint)
+            for piece in (piece for data in response.iter_raw() for piece in decoded(data)):
+                body += piece
+                if len(body) > MAX_ANSWER:
+                    raise ModelError("The answer was stopped: it is longer than vectors can be.")
         if not response.is_success:
             shown = body[:_SHOWN].decode("utf-8", "replace")
-            raise error_from_status(response.status_code, shown, response.headers, self._endpoint)
+            raise error_from_status(response.status_code, shown, response.headers, endpoint)
         try:
             answer = msgspec.json.decode(body)
         except msgspec.MsgspecError as error:
-            raise ModelError(f"{self._endpoint.address} gave no vectors: {error}.") from error
-        return parse_vectors(answer, len(texts), self._spec, self._endpoint.address)
+            raise ModelError(f"{endpoint.address} gave no vectors: {error}.") from error
+        return parse_vectors(answer, len(texts), self._spec, endpoint.address)
 
     def close(self) -> None:
         with self._making:
             client, self._client = self._client, None
         if client is not None:
             client.close()
-
-    def _post(self, body: dict[str, object]) -> tuple[httpx.Response, bytes]:
-        endpoint = self._endpoint
-        key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        headers = {"Content-Type": "application/json", **key}
-        url = endpoint.base_url.rstrip("/") + "/embeddings"
-        with self._making:
-            self._client = self._client or new_client("Client", endpoint)
-        with (
-            translate_http_errors(endpoint),
-            self._client.stream("POST", url, content=msgspec.json.encode(body), headers=headers) as response,
-        ):
-            answer, decoded = bytearray(), make_decoder(response, endpoint)
-            for piece in (piece for data in response.iter_raw() for piece in decoded(data)):
-                answer += piece
-                if len(answer) > MAX_ANSWER:
-                    raise ModelError("The answer was stopped: it is longer than vectors can be.")
-            return response, bytes(answer)

@@ -64,7 +64,13 @@ class LiteLLMModel:
         places = [place for place, message in enumerate(sent) if message["role"] == "system"][-1:]
         asked = [place for place, message in enumerate(sent) if message["role"] in ("user", "tool")]
         for place in (*places, *asked[-MARKED_MESSAGES:]):
-            sent[place] = _mark_for_cache(sent[place])
+            marked = sent[place]
+            if marked["role"] == "tool":
+                sent[place] = mark_for_cache([marked])[0]
+            else:
+                blocks = marked["content"]
+                blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
+                sent[place] = {**marked, "content": mark_for_cache(blocks)}
         return sent
 
     def _with_thinking(self, message: Message) -> Iterator[Line]:
@@ -138,17 +144,6 @@ class _LiteLLMChunks(OpenAIChunks):
                 yield ThinkingChunk("", string(block.get("data")), redacted=True)
             elif signature := string(block.get("signature")):
                 yield ThinkingChunk("", signature)
-
-
-def _mark_for_cache(message: Line) -> Line:
-    """The message with a cache mark."""
-    if message["role"] == "tool":
-        return mark_for_cache([message])[0]
-    content = message["content"]
-    return {
-        **message,
-        "content": mark_for_cache([{"type": "text", "text": content}] if isinstance(content, str) else content),
-    }
 
 
 async def stream_events(user: object, name: str, request: Line, endpoint: Endpoint) -> AsyncGenerator[Any, None]:

@@ -86,9 +86,21 @@ def read_models_file(path: Path) -> ModelsFile:
     table = read_yaml(path, name)
     found = read_section(table, ModelsFile, name)
     models = table.entries.get("models")
-    if isinstance(models, YamlTable):
-        for model, entry in found.models.items():
-            _check(entry, f"{name}:{models.key_lines[model]}: `{model}`")
+    if not isinstance(models, YamlTable):
+        return found
+    for model, entry in found.models.items():
+        where = f"{name}:{models.key_lines[model]}: `{model}`"
+        ways = [way for way in KEY_WAYS if getattr(entry, way)]
+        if len(ways) > 1:
+            raise ConfigError(f"{where} has {' and '.join(f'`{way}`' for way in ways)}: keep one.")
+        if entry.api_base and not is_address(entry.api_base):
+            raise ConfigError(f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`.")
+        for key in ("window", "max_output"):
+            size = getattr(entry, key)
+            if size is not None and size <= 0:
+                raise ConfigError(f"{where}: `{key}` must be more than 0, not `{size}`.")
+        if entry.prices and any(price is not None and price < 0 for price in astuple(entry.prices)):
+            raise ConfigError(f"{where}: `prices` cannot be below 0.")
     return found
 
 
@@ -104,20 +116,6 @@ def make_private(path: Path) -> str:
     except OSError:
         return f"{tilde(path)} can be read by others on this machine. It holds keys: run `chmod 600 {tilde(path)}`."
     return f"{tilde(path)} could be read by others on this machine; its permissions are now 0600."
-
-
-def _check(entry: ModelEntry, where: str) -> None:
-    ways = [way for way in KEY_WAYS if getattr(entry, way)]
-    if len(ways) > 1:
-        raise ConfigError(f"{where} has {' and '.join(f'`{way}`' for way in ways)}: keep one.")
-    if entry.api_base and not is_address(entry.api_base):
-        raise ConfigError(f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`.")
-    for name in ("window", "max_output"):
-        size = getattr(entry, name)
-        if size is not None and size <= 0:
-            raise ConfigError(f"{where}: `{name}` must be more than 0, not `{size}`.")
-    if entry.prices and any(price is not None and price < 0 for price in astuple(entry.prices)):
-        raise ConfigError(f"{where}: `prices` cannot be below 0.")
 
 
 def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:

@@ -56,7 +56,10 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
     said = _shorten(words, endpoint)
     message = f"{server} answers {status}" + (f": {said}" if said else ".")
     if status in (401, 403):
-        return AuthenticationFailed(f"{server} does not accept the key ({status}). {said}".strip(), _key_hint(endpoint))
+        hint = f"The key came from {endpoint.key_source or 'the settings'}: put the right one there."
+        if not endpoint.api_key:
+            hint = "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
+        return AuthenticationFailed(f"{server} does not accept the key ({status}). {said}".strip(), hint)
     if 300 <= status < 400:
         where = redact(headers.get("location", "nowhere"), endpoint.api_key)
         return RequestRefused(
@@ -140,7 +143,9 @@ def _parse_error(body: str) -> tuple[str, str]:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
-        return _strip_tags(body), ""
+        title = re.search(r"<title[^>]*>(.*?)</title>", body, re.IGNORECASE | re.DOTALL)
+        page = title[1] if title else "a web page"
+        return page if "<" in body else body, ""
     if isinstance(data, list) and data:
         data = data[0]
     error = data.get("error", data) if isinstance(data, dict) else data
@@ -153,21 +158,8 @@ def _parse_error(body: str) -> tuple[str, str]:
     return str(words or json.dumps(error)), str(error.get("code") or error.get("type") or error.get("status") or "")
 
 
-def _strip_tags(page: str) -> str:
-    if "<" not in page:
-        return page
-    title = re.search(r"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
-    return title[1] if title else "a web page"
-
-
 def _shorten(words: str, endpoint: Endpoint) -> str:
     words = " ".join(redact(words, endpoint.api_key).split())
     if len(words) > MAX_MESSAGE:
         return words[:MAX_MESSAGE] + "…"
     return words + "." if words and words[-1] not in ".!?…" else words
-
-
-def _key_hint(endpoint: Endpoint) -> str:
-    if not endpoint.api_key:
-        return "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
-    return f"The key came from {endpoint.key_source or 'the settings'}: put the right one there."

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ouro.errors import NoModelError
 from ouro.llm.model import ModelSpec, Prices
+from ouro.utils.json_types import dictionaries, dictionary, string
 from ouro.utils.late_pattern import late_pattern
 
 TIMEOUT = 0.6
@@ -193,22 +194,17 @@ def _fetch(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
 
 
 def _parse_models(answer: Any, prefix: str) -> dict[str, int | None] | None:
-    rows = answer.get("data") if isinstance(answer, dict) else None
+    rows = dictionary(answer).get("data")
     if not isinstance(rows, list):
         return None
     found: dict[str, int | None] = {}
-    for row in rows:
-        name = row.get("id") if isinstance(row, dict) else None
-        if isinstance(name, str) and name.isprintable() and is_for_chat(name):
-            found[f"{prefix}/{name}"] = _parse_window(row)
+    for row in dictionaries(rows):
+        if (name := string(row.get("id"))) and name.isprintable() and is_for_chat(name):
+            meta = dictionary(row.get("meta"))
+            size = row.get("max_model_len") or row.get("loaded_context_length")
+            size = size or meta.get("n_ctx") or meta.get("n_ctx_train")
+            found[f"{prefix}/{name}"] = size if isinstance(size, int) and size > 0 else None
     return found
-
-
-def _parse_window(row: Mapping[str, Any]) -> int | None:
-    meta = row.get("meta")
-    trained = meta.get("n_ctx") or meta.get("n_ctx_train") if isinstance(meta, dict) else None
-    size = row.get("max_model_len") or row.get("loaded_context_length") or trained
-    return size if isinstance(size, int) and size > 0 else None
 
 
 OUTPUT_SHARE = 6

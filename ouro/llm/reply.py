@@ -82,8 +82,13 @@ class ReplyBuilder:
         match chunk:
             case TextChunk(text) if text:
                 self._grow(self._open("text"), text)
-            case ThinkingChunk():
-                self._add_thinking(chunk)
+            case ThinkingChunk(text, signature, redacted):
+                if redacted:
+                    self._blocks.append(_Block("thinking", signature=signature, redacted=True, closed=True))
+                elif text or signature:
+                    block = self._open("thinking")
+                    self._grow(block, text)
+                    block.signature, block.closed = signature, bool(signature)
             case CallChunk():
                 self._add_call(chunk)
             case RevisedText(text):
@@ -137,15 +142,6 @@ class ReplyBuilder:
         self._size += len(text)
         if self._size > MAX_CHARACTERS:
             raise ModelError(TOO_LARGE)
-
-    def _add_thinking(self, chunk: ThinkingChunk) -> None:
-        if chunk.redacted:
-            self._blocks.append(_Block("thinking", signature=chunk.signature, redacted=True, closed=True))
-        elif chunk.text or chunk.signature:
-            block = self._open("thinking")
-            self._grow(block, chunk.text)
-            block.signature = chunk.signature
-            block.closed = bool(chunk.signature)
 
     def _add_call(self, chunk: CallChunk) -> None:
         block = self._calls.get(chunk.index)
@@ -240,7 +236,10 @@ class ModelCall:
                     return await self._answer(model, on_chunk or (lambda _chunk: None))
                 except TransientModelError as error:
                     failure = error
-                wait = _wait_seconds(failure, number)
+                # As long as the provider asks for, else twice as long each time, with jitter.
+                longest: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (number - 1))
+                jittered = longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
+                wait = jittered if failure.retry_after is None else failure.retry_after
                 if wait > MAX_WAIT:
                     break
         assert failure is not None, "no model was given"
@@ -269,14 +268,6 @@ async def ask(
     if schema is not None:
         models = [constrain(model, schema) for model in models]
     return await ModelCall(models, messages, tools, attempts=attempts).run()
-
-
-def _wait_seconds(failure: TransientModelError, number: int) -> float:
-    """Seconds to wait: what the provider asked for, else twice as long each time, with jitter."""
-    if failure.retry_after is not None:
-        return failure.retry_after
-    longest: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (number - 1))
-    return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
 
 
 def _describe_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:

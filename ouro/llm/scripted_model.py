@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -80,8 +80,11 @@ class ScriptedModel:
         if reply.hold:
             await reply.hold()
         for index, call in enumerate(reply.calls):
-            for chunk in self._call_chunks(index, call):
-                yield chunk
+            self._calls += 1
+            yield CallChunk(index, call.id or f"call_{self._calls}", call.name)
+            arguments = call.malformed or json.dumps(dict(call.arguments))
+            for start in range(0, len(arguments), ARGUMENT_PIECE):
+                yield CallChunk(index, arguments=arguments[start : start + ARGUMENT_PIECE])
         if reply.error:
             raise reply.error
         if not reply.cut:
@@ -104,13 +107,6 @@ class ScriptedModel:
         if isinstance(step, OuroError):
             raise step
         return step
-
-    def _call_chunks(self, index: int, call: ToolCall) -> Iterator[Chunk]:
-        self._calls += 1
-        yield CallChunk(index, call.id or f"call_{self._calls}", call.name)
-        arguments = call.malformed or json.dumps(dict(call.arguments))
-        for start in range(0, len(arguments), ARGUMENT_PIECE):
-            yield CallChunk(index, arguments=arguments[start : start + ARGUMENT_PIECE])
 
 
 def _pieces(text: str) -> list[str]:

@@ -108,7 +108,11 @@ def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
     """
     whole = "\n\n".join(message.text for message in messages if message.role == "system")
     prompt = "\n\n".join([_WHO, *(found[1] for found in _INSTRUCTIONS.finditer(whole))])
-    talk = [replace(message, parts=_drop_context(message)) for message in messages if message.role != "system"]
+    talk = [
+        replace(message, parts=tuple(part for part in message.parts if not isinstance(part, Context)))
+        for message in messages
+        if message.role != "system"
+    ]
     asked = messages[-1]
     known = "\n".join([whole, *(part.text for part in asked.parts_of(Context))])
     lines = "\n".join(found[1] for found in _REMEMBERED.finditer(known))
@@ -116,10 +120,6 @@ def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
         text = f"I have told you before:\n{lines}\n\n{NOW}{asked.text}\n\nAnswer by what I have told you."
         talk[-1] = replace(asked, parts=(Text(text), *asked.parts_of(Image)))
     return [system(prompt), *talk]
-
-
-def _drop_context(message: Message) -> tuple[Part, ...]:
-    return tuple(part for part in message.parts if not isinstance(part, Context))
 
 
 def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ToolSpec]:
@@ -155,17 +155,16 @@ def hide_steps(messages: Sequence[Message]) -> list[Message]:
         ids = [part.id for part in message.tool_calls] + [part.call_id for part in message.parts_of(ToolReply)]
         if len(ids) == 1 and ids[0].startswith((_TO_CHANGE, _FAULT)):
             continue
-        parts = tuple(
-            _rename_change(part) if isinstance(part, ToolCall | ToolReply) else part for part in message.parts
-        )
-        shown.append(replace(message, parts=parts))
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall) and part.id.startswith(_CHANGED):
+                parts.append(replace(part, name="change", arguments={"path": part.arguments.get("path", "")}))
+            elif isinstance(part, ToolReply) and part.call_id.startswith(_CHANGED):
+                parts.append(replace(part, name="change"))
+            else:
+                parts.append(part)
+        shown.append(replace(message, parts=tuple(parts)))
     return shown
-
-
-def _rename_change(part: ToolCall | ToolReply) -> ToolCall | ToolReply:
-    if isinstance(part, ToolCall) and part.id.startswith(_CHANGED):
-        return replace(part, name="change", arguments={"path": part.arguments.get("path", "")})
-    return replace(part, name="change") if isinstance(part, ToolReply) and part.call_id.startswith(_CHANGED) else part
 
 
 class _Turn(msgspec.Struct, frozen=True):
@@ -226,9 +225,15 @@ class _Turn(msgspec.Struct, frozen=True):
             f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._quote_failure()}\nThe files:\n{listed}\n\n"
             'Which file must be changed? Answer with JSON: {"path": "…"}; "none" if it is none of them.'
         )
-        return StepRequest(
-            asked, {**schema, "additionalProperties": False}, lambda answer: _read_chosen_file(answer, shown)
-        )
+
+        def read_chosen_file(answer: str) -> ToolCall | None:
+            try:
+                path = json.loads(answer).get("path")
+            except (ValueError, AttributeError, RecursionError):
+                return None
+            return ToolCall(_id(_TO_CHANGE), "read", {"path": path}) if path in shown else None
+
+        return StepRequest(asked, {**schema, "additionalProperties": False}, read_chosen_file)
 
     def ask_for_text(self, path: str, reply: ToolReply) -> StepRequest | None:
         """Ask for the new text of a file, given what `read` returned; None: the file cannot be changed this way."""
@@ -253,14 +258,6 @@ class _Turn(msgspec.Struct, frozen=True):
         return f"\nOutput of `{call.arguments.get('command', '')}`:\n{cut_middle(reply.text, _MAX_OUTPUT)}\n"
 
 
-def _read_chosen_file(answer: str, files: Sequence[str]) -> ToolCall | None:
-    try:
-        path = json.loads(answer).get("path")
-    except (ValueError, AttributeError, RecursionError):
-        return None
-    return ToolCall(_id(_TO_CHANGE), "read", {"path": path}) if path in files else None
-
-
 def _read_lines(text: str) -> list[str] | None:
     """The lines of a file, from the result of `read`; None if it is not whole, or no text."""
     if text == "[The file is empty.]":
@@ -269,7 +266,7 @@ def _read_lines(text: str) -> list[str] | None:
     return [match[1] for match in found if match] if all(found) else None
 
 
-def _make_change(path: str, old: Sequence[str], answer: str) -> ToolCall | None:
+def _make_change(path: str, old: list[str], answer: str) -> ToolCall | None:
     """The call that gives a file the text of the code block in an answer; None if that is not the whole file."""
     block = _FENCE.search(answer)
     if block is None:
@@ -278,29 +275,19 @@ def _make_change(path: str, old: Sequence[str], answer: str) -> ToolCall | None:
     if not old:
         return ToolCall(_id(_CHANGED), "write", {"path": path, "content": "\n".join(new) + "\n"})
     is_elided = any(_ELIDED.match(line) for line in new if line not in old)
-    if list(old) == new or len(new) < len(old) * _MIN_LEFT or is_elided:
+    if old == new or len(new) < len(old) * _MIN_LEFT or is_elided:
         return None
-    start, end = _find_changed_lines(old, new)
-    after = new[start : len(new) - (len(old) - end)]
-    while not (after and _is_unique(old, old[start:end])) and (start > 0 or end < len(old)):
-        start, end = max(0, start - 1), min(len(old), end + 1)
-        after = new[start : len(new) - (len(old) - end)]
-    edit = {"old_text": "\n".join(old[start:end]), "new_text": "\n".join(after)}
-    return ToolCall(_id(_CHANGED), "edit", {"path": path, "edits": [edit]})
-
-
-def _find_changed_lines(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """The lines of `old` from the first that differs to the last."""
+    # The lines from the first that differs to the last, and more until `edit` finds them once.
     both = min(len(old), len(new))
     start = next((at for at in range(both) if old[at] != new[at]), both)
     same = next((at for at in range(both - start) if old[-1 - at] != new[-1 - at]), both - start)
-    return start, len(old) - same
-
-
-def _is_unique(lines: Sequence[str], part: Sequence[str]) -> bool:
-    """Whether `edit` can replace the part: it has text, and occurs once."""
-    text = "\n".join(part)
-    return bool(text.strip()) and "\n".join(lines).count(text) == 1
+    while True:
+        before, after = "\n".join(old[start : len(old) - same]), "\n".join(new[start : len(new) - same])
+        is_unique = before.strip() and "\n".join(old).count(before) == 1
+        if (is_unique and len(new) - same > start) or (start == 0 and same == 0):
+            break
+        start, same = max(0, start - 1), max(0, same - 1)
+    return ToolCall(_id(_CHANGED), "edit", {"path": path, "edits": [{"old_text": before, "new_text": after}]})
 
 
 def is_step(call: ToolCall) -> bool:

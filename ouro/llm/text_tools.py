@@ -165,22 +165,14 @@ class TextToolsModel:
                 case ThinkingChunk() | CallChunk():
                     yield TextChunk(gate.end())
                     text, tools = "", () if isinstance(received, CallChunk) else tools
-            if isinstance(chunk, EndChunk):
-                if not answer:
-                    for last in self._find_calls(text, gate, messages, tools):
-                        yield last
-                yield chunk
-                return
+            if isinstance(chunk, EndChunk) and not answer:
+                before, calls = find_calls(text, tools, messages)
+                yield RevisedText(before) if calls else TextChunk(gate.end())
+                for index, call in enumerate(calls):
+                    yield _call_chunk(index, begin_change(call, messages) if is_described else call)
             yield chunk
-
-    def _find_calls(
-        self, text: str, gate: CallGate, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> Iterator[Chunk]:
-        """The calls that the text of an answer ends with; if there are none, what the gate holds of it."""
-        before, calls = find_calls(text, tools, messages)
-        yield RevisedText(before) if calls else TextChunk(gate.end())
-        for index, call in enumerate(calls):
-            yield _call_chunk(index, begin_change(call, messages) if self.spec.describes_tools else call)
+            if isinstance(chunk, EndChunk):
+                return
 
 
 def _call_chunk(index: int, call: ToolCall) -> CallChunk:
@@ -257,9 +249,9 @@ def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> li
 
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """The JSON schema of an answer that is one call: of a tool, or of `answer`."""
-    return {
-        "anyOf": [_object(name={"const": tool.name}, arguments=tool.parameters) for tool in _with_answer_tool(tools)]
-    }
+    fields = [{"name": {"const": tool.name}, "arguments": tool.parameters} for tool in _with_answer_tool(tools)]
+    closed = {"type": "object", "required": ["name", "arguments"], "additionalProperties": False}
+    return {"anyOf": [{**closed, "properties": properties} for properties in fields]}
 
 
 class CallGate:
@@ -273,7 +265,11 @@ class CallGate:
         """The text that can be shown now."""
         self._held += text
         shown = ""
-        while self._held and not (self._is_line_start and _may_begin_call(self._held)):
+        while self._held:
+            start = "".join(self._held[:200].split())
+            openers = (opener.startswith(start) or start.startswith(opener) for opener in _BEGINNINGS)
+            if self._is_line_start and start and any(openers):
+                break
             line, newline, self._held = self._held.partition("\n")
             shown += line + newline
             self._is_line_start = bool(newline)
@@ -283,11 +279,6 @@ class CallGate:
         """The text that was held back."""
         held, self._held = self._held, ""
         return held
-
-
-def _may_begin_call(text: str) -> bool:
-    start = "".join(text[:200].split())
-    return bool(start) and (start.startswith(_BEGINNINGS) or any(opener.startswith(start) for opener in _BEGINNINGS))
 
 
 def _split(text: str) -> tuple[str, list[Any]]:
@@ -338,15 +329,12 @@ def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
     known = tool.parameters.get("properties", {})
     if not known.keys() >= arguments.keys() or not arguments.keys() >= set(tool.parameters.get("required", ())):
         return False
-    return all(_has_type(value, known[name]) for name, value in arguments.items())
-
-
-def _has_type(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether the outermost type fits; the tool itself checks the rest."""
-    kinds = _kinds(schema)
-    if isinstance(value, bool):
-        return not kinds or "boolean" in kinds
-    return not kinds or any(isinstance(value, _TYPES.get(kind, (object,))) for kind in kinds)
+    for name, value in arguments.items():  # the outermost type: the tool itself checks the rest
+        kinds = _kinds(known[name])
+        fits = "boolean" in kinds if isinstance(value, bool) else any(isinstance(value, _TYPES[kind]) for kind in kinds)
+        if kinds and not fits:
+            return False
+    return True
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[str]:
@@ -357,13 +345,8 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
 
 def _is_quoted(value: Any, sent: Sequence[Message]) -> bool:
     written = _squeeze(json.dumps(value, ensure_ascii=False))
-    return any(written in _squeeze(text) for message in sent for text in _texts_from_outside(message))
-
-
-def _texts_from_outside(message: Message) -> Iterator[str]:
-    yield from (reply.text for reply in message.parts_of(ToolReply))
-    if message.role == "user":
-        yield from (part.text for part in message.parts if isinstance(part, Text | Context))
+    parts = (part for message in sent if message.role in ("user", "tool") for part in message.parts)
+    return any(written in _squeeze(part.text) for part in parts if isinstance(part, Text | Context | ToolReply))
 
 
 def _squeeze(text: str) -> str:
@@ -403,11 +386,6 @@ def _describe_type(schema: Mapping[str, Any]) -> str:
     if schema.get("type") == "object" and "properties" in schema:
         return f"{{{_describe_fields(schema)}}}"
     return "|".join(_kinds(schema)) or "any"
-
-
-def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    required = list(properties)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _call_text(name: str, arguments: Mapping[str, Any]) -> str:
