@@ -9,7 +9,7 @@ from fakes.tool_context import call
 from ouro.errors import SecretInMemory, ToolError
 from ouro.memory.long_term.git.values import FileEdit, SkippedFile
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.approval import TurnApproval
+from ouro.memory.long_term.trust.approval import decide
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import user
 from ouro.safety import GuardedMemory, SecretMask, Workspace
@@ -97,5 +97,4 @@ def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, 
 @pytest.mark.parametrize("edit", [FileEdit("facts.md", None, f"- {OWN}\n"), FileEdit(f"{SHAPED}.md", None, "- one\n")])
 def test_m8_a_secret_that_a_turn_left_in_a_file_is_refused_though_its_call_was_approved(tmp_path, mask, edit):
     provenance = Provenance([user("remember it")], lambda _: False)
-    approval = TurnApproval(provenance, mask.kind_of_secret, asks=False)
-    assert approval.decide(edit, is_approved=True).state == "refused"
+    assert decide(edit, provenance, mask.kind_of_secret, is_approved=True).state == "refused"

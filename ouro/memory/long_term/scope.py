@@ -15,7 +15,7 @@ from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, LoadedScope, Scope, SkippedFile, TurnRef, UndoResult
 from ouro.memory.long_term.store import GitMemoryStore, Mark, mark, text_or_none
-from ouro.memory.long_term.trust.approval import MemoryChange, TurnApproval, TurnChanges, find_written
+from ouro.memory.long_term.trust.approval import MemoryChange, TurnChanges, decide, find_written, is_trusted_after_tool
 from ouro.memory.long_term.trust.proposals import (
     MAX_SHOWN,
     MAX_SOURCES,
@@ -60,6 +60,7 @@ class ScopeMemory:
 
     def __init__(self, store: GitMemoryStore) -> None:
         self.store = store
+        self.scope: Scope = store.scope
         self.refused: tuple[SkippedFile, ...] = ()
         """Changes of the last turn that were removed because they held a secret."""
         self.undo_bases: dict[str, str] = {}
@@ -76,10 +77,6 @@ class ScopeMemory:
         """What changes with most writes, as it was after the last tool call."""
         self._approved_in_turn: dict[str, str | None] = {}
         """What was approved after a tool of the current turn: name -> text."""
-
-    @property
-    def scope(self) -> Scope:
-        return self.store.scope
 
     @property
     def loaded(self) -> LoadedScope:
@@ -184,7 +181,6 @@ class ScopeMemory:
             return
         with suppress(BlockingIOError), self.alone(PATIENCE):  # else the end of the turn decides
             provenance = find_provenance()
-            approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
             written = self._written(provenance, at)
             own = written.net_edits()
             unapproved = self.store.find_unapproved()
@@ -192,7 +188,7 @@ class ScopeMemory:
                 is_own = edit.name in own and own[edit.name].after == edit.after
                 if edit.name in written.others or (edit.name in own and not is_own):
                     continue  # others wrote there too
-                if approval.is_trusted_after_tool(edit, is_own=is_own):
+                if is_trusted_after_tool(edit, provenance, self.store.secret_in, is_own=is_own):
                     self.store.approve({edit.name: unapproved[edit.name]})
                     self._approved_in_turn[edit.name] = edit.after
 
@@ -214,16 +210,18 @@ class ScopeMemory:
         with self._changing() as base:
             note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
             written = self._written(provenance, at, approved)
-            approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
+            net, finds_secret = written.net_edits(), self.store.secret_in
             changes = [
-                approval.decide(edit, is_approved=name in approved and approved[name] == edit.after)
-                for name, edit in written.net_edits().items()
+                decide(edit, provenance, finds_secret, asks=asks, is_approved=(name, edit.after) in approved.items())
+                for name, edit in net.items()
                 if edit.before != edit.after
             ]
             refused, trusted, pending = (
                 [change for change in changes if change.state == state] for state in ("refused", "trusted", "pending")
             )
-            self._refuse(refused, written, at)
+            self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
+            if refused:  # the files are without the secret again (M8)
+                written.withdraw([file.name for file in self.refused], "Remove a secret", at.trailers("undo"))
             kept = written.commit([change.edit for change in trusted], at.trailers("agent"))
             events = [self._propose(pending, written, provenance.sources, at)] if pending else []
             self._writes.end(at.session)
@@ -274,7 +272,12 @@ class ScopeMemory:
                 self.store.demand_no_secret(text for edit in done for text in (edit.name, edit.after))
                 self._approve_and_commit(self._now.foreign, subject_of(done), trailers)
             else:
-                done = self._merge(proposal.edits, trailers)
+                edits = {edit.name: (edit,) for edit in proposal.edits}
+                changes = TurnChanges(self.store, edits, self._writes.names_of_others())
+                net = [*changes.net_edits().values()]
+                self.store.demand_no_secret(edit.after for edit in net)
+                changes.write()
+                done = changes.commit(net, trailers)
                 self._proposals.remove(proposal.id)
         return self._events(done, "person", base)
 
@@ -381,31 +384,17 @@ class ScopeMemory:
         """The changes of files, without those that were foreign when last read: these wait for the user."""
         return self.store.edits_since(self.store.accepted, [name for name in changed if name not in self._now.foreign])
 
-    def _refuse(self, changes: Sequence[MemoryChange], written: TurnChanges, at: TurnRef) -> None:
-        """→ REFUSED: the files are without the secret again (M8)."""
-        self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in changes)
-        if changes:
-            written.withdraw([file.name for file in self.refused], "Remove a secret", at.trailers("undo"))
-
     def _propose(
         self, changes: Sequence[MemoryChange], written: TurnChanges, sources: Sequence[str], at: TurnRef
     ) -> CoreChanged:
         """→ PENDING: the history has the changes, the files are without them."""
         edits = [change.edit for change in changes]
+        names, subject = [edit.name for edit in edits], subject_of(edits)
         found = make_proposal(self.scope, edits, changes[0].reason, sources, at.session, at.turn, timestamp())
         self._proposals.add(found)
-        names = [edit.name for edit in edits]
-        written.record(names, subject_of(edits), at.trailers("agent"))
-        written.withdraw(names, f"Leave pending: {subject_of(edits)}", at.trailers("undo"))
+        written.record(names, subject, at.trailers("agent"))
+        written.withdraw(names, f"Leave pending: {subject}", at.trailers("undo"))
         return change_of(self.scope, edits, "agent", proposal=found.id)
-
-    def _merge(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> list[FileEdit]:
-        """Write a proposal, with what the files hold by now; returns the edits of the trusted text."""
-        changes = TurnChanges(self.store, {edit.name: (edit,) for edit in edits}, self._writes.names_of_others())
-        done = [*changes.net_edits().values()]
-        self.store.demand_no_secret(edit.after for edit in done)
-        changes.write()
-        return changes.commit(done, trailers)
 
     def _trust_outside(self, *, agent_was_idle: bool) -> list[FileEdit]:
         """Approve and commit what was written since the last reading, where only the user can have written it.

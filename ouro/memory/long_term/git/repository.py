@@ -35,7 +35,7 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
-_State = TypeVar("_State", bound=msgspec.Struct)
+_State = TypeVar("_State")
 BRANCH = "main"
 _MAX_CACHED_TREES = 16
 _TRIES = 15
@@ -299,15 +299,15 @@ class GitRepository:
         write_private(self.own_dir / name, f"{text}\n")
 
     def load_state(self, name: str, kind: type[_State]) -> _State:
-        """What `save_state` has recorded under a name; a new one where there is none, or it cannot be read."""
+        """What `save_state` has recorded under a name; an empty one where there is none, or it cannot be read."""
         text = self.read_record(name)
         try:
             return msgspec.json.decode(text, type=kind) if text else kind()
         except msgspec.DecodeError as error:
-            log.warning("the state `%s` cannot be read, it begins anew: %s", name, error)
+            log.warning("memory: the record `%s` cannot be read, and is empty now: %s", name, error)
             return kind()
 
-    def save_state(self, name: str, state: msgspec.Struct) -> None:
+    def save_state(self, name: str, state: object) -> None:
         self.create()
         self.write_record(name, msgspec.json.encode(state).decode())
 

@@ -1,4 +1,4 @@
-"""The changes of one turn: TurnApproval decides about them, TurnChanges commits them or removes them from the files.
+"""The changes of one turn: `decide` decides about them, TurnChanges commits them or removes them from the files.
 
 Others may write into the same files meanwhile: their lines are neither committed nor lost.
 """
@@ -31,37 +31,39 @@ class MemoryChange(msgspec.Struct, frozen=True):
     """Why it is pending or refused."""
 
 
-class TurnApproval(msgspec.Struct, frozen=True):
-    """Decides which changes of a turn are trusted."""
+def decide(
+    edit: FileEdit,
+    provenance: Provenance,
+    finds_secret: Callable[[str], str],
+    *,
+    asks: bool = False,
+    is_approved: bool = False,
+) -> MemoryChange:
+    """Decide about what a turn wrote.
 
-    provenance: Provenance
-    """What the messages of the turn say about its words."""
-    finds_secret: Callable[[str], str]
-    """Returns which kind of secret a text holds; empty where it holds none."""
-    asks: bool
-    """The user wants to confirm every change (`memory.write: ask`)."""
+    Args:
+        finds_secret: returns which kind of secret a text holds; empty where it holds none.
+        asks: the user wants to confirm every change (`memory.write: ask`).
+        is_approved: a tool of the turn ended with exactly this change, and it was approved then.
+    """
+    if kind := finds_secret(f"{edit.name}\n{edit.after or ''}"):
+        return MemoryChange(edit, "refused", f"holds a secret ({kind})")
+    reason = "" if is_approved else provenance.reason_to_confirm(edit.before or "", edit.after or "")
+    if reason or asks:
+        return MemoryChange(edit, "pending", reason or ASKS)
+    return MemoryChange(edit, "trusted")
 
-    def decide(self, edit: FileEdit, *, is_approved: bool = False) -> MemoryChange:
-        """Decide about what the turn wrote.
 
-        Args:
-            is_approved: a tool of the turn ended with exactly this change, and it was approved then.
-        """
-        if kind := self.finds_secret(f"{edit.name}\n{edit.after or ''}"):
-            return MemoryChange(edit, "refused", f"holds a secret ({kind})")
-        reason = "" if is_approved else self.provenance.reason_to_confirm(edit.before or "", edit.after or "")
-        if reason or self.asks:
-            return MemoryChange(edit, "pending", reason or ASKS)
-        return MemoryChange(edit, "trusted")
+def is_trusted_after_tool(
+    edit: FileEdit, provenance: Provenance, finds_secret: Callable[[str], str], *, is_own: bool
+) -> bool:
+    """Whether a change is trusted already when a tool ends; else the end of the turn decides.
 
-    def is_trusted_after_tool(self, edit: FileEdit, *, is_own: bool) -> bool:
-        """Whether a change is trusted already when a tool ends; else the end of the turn decides.
-
-        Args:
-            is_own: the file tools of the turn wrote it, or a git command that names the file.
-        """
-        may_be_ours = is_own or not self.provenance.knows_all_writing
-        return may_be_ours and self.decide(edit).state == "trusted"
+    Args:
+        is_own: the file tools of the turn wrote it, or a git command that names the file.
+    """
+    may_be_ours = is_own or not provenance.knows_all_writing
+    return may_be_ours and decide(edit, provenance, finds_secret).state == "trusted"
 
 
 class TurnChanges:

@@ -60,19 +60,16 @@ class Proposals:
     def add(self, proposal: Proposal) -> None:
         """Store one; it is on disk when this returns. The same change is stored once."""
         with self._history.alone():
-            self._write([*self._without(proposal.id), msgspec.Raw(msgspec.json.encode(proposal))])
+            added = [*self._without(proposal.id), msgspec.Raw(msgspec.json.encode(proposal))]
+            self._history.save_state(_NAME, added)
 
     def remove(self, proposal_id: str) -> None:
         with self._history.alone():
-            self._write(self._without(proposal_id))
+            self._history.save_state(_NAME, self._without(proposal_id))
 
-    def _stored(self) -> Sequence[msgspec.Raw]:
+    def _stored(self) -> tuple[msgspec.Raw, ...]:
         """Each as it is in the file; none where the file is damaged."""
-        try:
-            return msgspec.json.decode(self._history.read_record(_NAME) or "[]", type=tuple[msgspec.Raw, ...])
-        except msgspec.DecodeError as error:
-            log.warning("memory: the proposals cannot be read: %s", error)
-            return ()
+        return self._history.load_state(_NAME, tuple[msgspec.Raw, ...])
 
     def _without(self, proposal_id: str) -> Sequence[msgspec.Raw]:
         """All but that one. A damaged file is renamed: what is pending in it is not lost."""
@@ -82,9 +79,6 @@ class Proposals:
             path.replace(path.with_name(f"{_NAME}-{os.urandom(4).hex()}.damaged"))
         found = ((raw, _read(raw)) for raw in stored)
         return [raw for raw, proposal in found if proposal is None or proposal.id != proposal_id]
-
-    def _write(self, pending: Sequence[msgspec.Raw]) -> None:
-        self._history.write_record(_NAME, msgspec.json.encode(pending).decode())
 
 
 def _read(raw: msgspec.Raw) -> Proposal | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, is_running
 
 if TYPE_CHECKING:
@@ -100,11 +99,12 @@ class ToolWrites:
             new = ToolWrite(session, edit)
             if last and last.session == session and last.edit.after == edit.before:  # one record for a growing text
                 new = ToolWrite(session, FileEdit(edit.name, last.edit.before, edit.after))
-            self._write([*(write for write in before if write is not last or new.edit is edit), new])
+            left = (write for write in before if write is not last or new.edit is edit)
+            self._repository.save_state(_WRITES, (*left, new))
             try:
                 yield
             except BaseException:
-                self._write(before)
+                self._repository.save_state(_WRITES, before)
                 raise
 
     def of(self, session: str) -> Mapping[str, tuple[FileEdit, ...]]:
@@ -129,14 +129,7 @@ class ToolWrites:
         stored = self._stored()
         left = [write for write in stored if write.session != session and self._is_running(write.session)]
         if len(left) != len(stored):
-            self._write(left)
+            self._repository.save_state(_WRITES, left)
 
-    def _stored(self) -> Sequence[ToolWrite]:
-        try:
-            return msgspec.json.decode(self._repository.read_record(_WRITES) or "[]", type=tuple[ToolWrite, ...])
-        except msgspec.DecodeError as error:
-            log.warning("memory: the records of what tools wrote cannot be read: %s", error)
-            return ()
-
-    def _write(self, writes: Sequence[ToolWrite]) -> None:
-        self._repository.write_record(_WRITES, msgspec.json.encode(writes).decode())
+    def _stored(self) -> tuple[ToolWrite, ...]:
+        return self._repository.load_state(_WRITES, tuple[ToolWrite, ...])
