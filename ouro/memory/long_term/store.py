@@ -46,8 +46,6 @@ Mark = tuple[str, str]
 """The name of a file, and the blob of a content (or GONE)."""
 FindsSecret = Callable[[str], str]
 """Returns which kind of secret is in a text; empty where there is none."""
-PlanChanges = Callable[[str], Mapping[str, str | None]]
-"""Takes a commit, and returns what the files are to be where they differ from it."""
 
 
 class GitMemoryStore:
@@ -198,25 +196,23 @@ class GitMemoryStore:
             encoded = self._put(changes, approved=not seen or self._are_approved(seen))
             return self._commit(encoded, subject, trailers or {})
 
-    def merge_history(self, commit: str, plan: PlanChanges, subject: str, trailers: Mapping[str, str]) -> str:
-        """Merge the history that ends with `commit`, which was fetched already; returns the new head.
+    def merge_history(
+        self, commit: str, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]
+    ) -> None:
+        """Merge the history that ends with `commit`, which was fetched already. Call it while `alone`.
 
-        Nothing is done, and "" returned, where a file has changes that are not committed.
+        Args:
+            changes: the merged files where they differ from HEAD, as which all files are now.
 
         Raises:
             MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
-        with self.repository.alone():
-            if self.edits_since(head := self.repository.head().commit):
-                return ""
-            is_ahead = self.repository.leads_to(head, commit)
-            encoded = self._put(plan(head))  # first: what is committed and not in the files counts as removed
-            if is_ahead:
-                self.repository.advance(commit)
-            made = self._commit(encoded, subject, trailers, merged="" if is_ahead else commit)
-        if not made:
+        is_ahead = self.repository.leads_to(self.repository.head().commit, commit)
+        encoded = self._put(changes)  # first: what is committed and not in the files counts as removed
+        if is_ahead:
+            self.repository.advance(commit)
+        if not self._commit(encoded, subject, trailers, merged="" if is_ahead else commit):
             raise MemoryUnusable(self.obstacle)
-        return made
 
     def commit_changes(
         self, subject: str, trailers: Mapping[str, str] | None = None, names: Iterable[str] | None = None

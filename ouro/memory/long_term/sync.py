@@ -142,12 +142,12 @@ def _synchronise_alone(store: GitMemoryStore, remote: str, progress: Progress) -
         theirs = _fetch(store, remote)
         if theirs and not repo.leads_to(theirs, repo.head().commit):
             progress("merging")
-            plan = _join(store, theirs)
-            if plan is None:
+            merged = _join(store, theirs)
+            if merged is None:
                 continue
-            received |= dict.fromkeys(plan.changes)
-            conflicts += plan.conflicts
-            commit = repo.head().commit if plan.changes else commit
+            received |= dict.fromkeys(merged.texts)
+            conflicts += merged.conflicts
+            commit = repo.head().commit if merged.texts else commit
         ours, count = repo.head().commit, 0
         if ours and ours != theirs:
             progress("sending")
@@ -218,21 +218,20 @@ def _holds_what_was_forgotten(remote: str) -> SyncFailed:
     )
 
 
-def _join(store: GitMemoryStore, theirs: str) -> MergePlan | None:
-    """Merge their history while no other process writes here; None where another one wrote before."""
-    plans: list[MergePlan] = []
-    ours = store.repository.head().commit
-
-    def plan(ours: str) -> Mapping[str, str | None]:
-        plans.append(plan_merge(store, ours, theirs))
-        return plans[0].changes
-
+def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
+    """Merge their history; None where a file has changes by now that are not committed."""
+    repo = store.repository
     try:
-        made = store.merge_history(theirs, plan, "Merge what came from another machine", {ORIGIN: "sync"})
+        with repo.alone():
+            ours = repo.head().commit
+            if store.edits_since(ours):
+                return None
+            merged = plan_merge(store, ours, theirs)
+            store.merge_history(theirs, merged.texts, "Merge what came from another machine", {ORIGIN: "sync"})
     except SyncFailed:
         try:
-            with store.repository.alone():
-                drop_unreachable(store.repository)
+            with repo.alone():
+                drop_unreachable(repo)
         except (MemoryUnusable, OSError) as error:  # the merge error matters more; the next sync drops it too
             log.warning("memory: fetched commits that are not merged cannot be dropped: %s", error)
         raise
@@ -240,10 +239,8 @@ def _join(store: GitMemoryStore, theirs: str) -> MergePlan | None:
         raise SyncFailed(
             f"What came could not be written: {reason_of(error)}.", "Correct that, and try again."
         ) from error
-    if not made:
-        return None
-    note_sync(store.repository, f"{ours}..{theirs}" if ours else theirs)
-    return plans[0]
+    note_sync(repo, f"{ours}..{theirs}" if ours else theirs)
+    return merged
 
 
 def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
@@ -275,15 +272,15 @@ class SyncFailed(LongTermMemoryError):
     """The remote failed or cannot be merged. Memory is unchanged, or everything received so far is merged."""
 
 
-class MergePlan(msgspec.Struct, frozen=True):
-    """The file changes to make here, and the conflicts to show."""
+class Merged(msgspec.Struct, frozen=True):
+    texts: Mapping[str, str | None]
+    """The files (None: one is removed); a second one where both versions of a note are kept."""
+    conflicts: tuple[str, ...] = ()
+    """What to show the user."""
 
-    changes: Mapping[str, str | None]
-    conflicts: tuple[str, ...]
 
-
-def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergePlan:
-    """Plan the merge of two commits.
+def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
+    """Merge the files of two commits; returns those that are not as in `ours`.
 
     Raises:
         SyncFailed: the other side is not a memory, or cannot be merged.
@@ -295,40 +292,35 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergePlan:
     if not base:
         _demand_memory(store, theirs)
     _demand_names({*trees[1], *trees[2]})
-    names = {name for tree in trees for name in tree if len({tree.get(name) for tree in trees}) > 1}
-    names |= {twin for name in names if (twin := _twin(name)) and any(twin in tree for tree in trees)}
+    changed = {name for tree in trees for name in tree if len({tree.get(name) for tree in trees}) > 1}
+    twins = {twin for name in changed if (twin := _twin(name)) and any(twin in tree for tree in trees)}
+    names = sorted(changed | twins)
     _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
     blobs = store.repository.blobs(sorted({tree[name] for tree in trees for name in names if name in tree}))
-    sides = [{name: _text(name, blobs[tree[name]]) for name in names if name in tree} for tree in trees]
-    received = {name: text for name, text in sides[2].items() if sides[1].get(name) != text}
-    for name, text in received.items():
-        if kind := store.secret_in(f"{name}\n{text}"):
+    before, mine, other = ({name: _text(name, blobs[tree[name]]) for name in names if name in tree} for tree in trees)
+    for name, text in other.items():
+        if mine.get(name) != text and (kind := store.secret_in(f"{name}\n{text}")):
             raise SyncFailed(
                 f"{name} of the other machine holds a secret ({kind}): nothing is merged.",
                 "Forget it on that machine, then sync again.",
                 ["memory forget --everywhere"],
             )
-    changes, conflicts = _merge_files(sorted(names), *sides)
-    return MergePlan({name: text for name, text in changes.items() if text != sides[1].get(name)}, tuple(conflicts))
-
-
-def _merge_files(
-    names: list[str], base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]
-) -> tuple[dict[str, str | None], list[str]]:
-    changes: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
     conflicts: dict[str, str] = {}
     for name in names:
-        merged = merge_file(name, base.get(name), ours.get(name), theirs.get(name))
-        changes |= merged.texts
-        conflicts |= {name: merged.conflict} if merged.conflict else {}
+        merged = merge_file(name, before.get(name), mine.get(name), other.get(name))
+        texts |= merged.texts
+        for conflict in merged.conflicts:
+            conflicts[name] = conflict
     for name in names:  # archived on one side and changed on the other
         archived = _twin(name)
-        if name.startswith(f"{ARCHIVE}/") or not archived or changes.get(name) is None or changes.get(archived) is None:
+        if name.startswith(f"{ARCHIVE}/") or not archived or texts.get(name) is None or texts.get(archived) is None:
             continue
-        old = base.get(name) or base.get(archived)
-        changes |= {**merge_file(name, old, changes[name], changes[archived]).texts, archived: None}
+        old = before.get(name) or before.get(archived)
+        texts |= {**merge_file(name, old, texts[name], texts[archived]).texts, archived: None}
         conflicts[name] = f"{name} was archived on one side and changed on the other: it stays in use"
-    return changes, list(conflicts.values())
+    changes = {name: text for name, text in texts.items() if text != mine.get(name)}
+    return Merged(changes, tuple(conflicts.values()))
 
 
 def _twin(name: str) -> str:
@@ -397,29 +389,21 @@ def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
         )
 
 
-class MergedFile(msgspec.Struct, frozen=True):
-    texts: Mapping[str, str | None]
-    """The file (None: it is removed), and a second one where both versions of a note are kept."""
-    conflict: str = ""
-    """What to show the user."""
-
-
-def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None) -> MergedFile:
+def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None) -> Merged:
     """Merge the file `name`; `base` is the last version that both sides had (None: it did not exist).
 
     What only one side changed is as that side has it. Core files are merged line by line. A note that one side changed
     and the other removed stays. One that both changed keeps the later version, and the other as a note of its own.
     """
     if ours == theirs or theirs == base:
-        return MergedFile({name: ours})
+        return Merged({name: ours})
     if ours == base:
-        return MergedFile({name: theirs})
+        return Merged({name: theirs})
     if not is_note_name(name.rpartition("/")[2]):
-        return MergedFile({name: merge_lines(base or "", ours or "", theirs or "") or None})
+        return Merged({name: merge_lines(base or "", ours or "", theirs or "") or None})
     if ours is None or theirs is None:
-        return MergedFile(
-            {name: theirs if ours is None else ours}, f"{name} was changed here and removed there: it stays"
-        )
+        conflict = f"{name} was changed here and removed there: it stays"
+        return Merged({name: theirs if ours is None else ours}, (conflict,))
     return _merge_notes(name, ours, theirs)
 
 
@@ -443,15 +427,15 @@ def merge_lines(base: str, ours: str, theirs: str) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _merge_notes(name: str, ours: str, theirs: str) -> MergedFile:
+def _merge_notes(name: str, ours: str, theirs: str) -> Merged:
     mine, other = (parse_note(name.rpartition("/")[2], text).note for text in (ours, theirs))
     newer, older = (mine, other) if mine.updated_at >= other.updated_at else (other, mine)
     if mine.text.split() == other.text.split():
         confirmed = max(mine.confirmed_at, other.confirmed_at)
         merged = replace(newer, confidence=max(mine.confidence, other.confidence), confirmed_at=confirmed)
-        return MergedFile({name: note_text(merged)})
+        return Merged({name: note_text(merged)})
     # The same id on every machine and in a repeated merge.
     number = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
     second = replace(older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts")))
     conflict = f"{name} was changed on both sides: the later version counts, the other one is {second.id}"
-    return MergedFile({name: note_text(newer), second.file_name: note_text(second)}, conflict)
+    return Merged({name: note_text(newer), second.file_name: note_text(second)}, (conflict,))

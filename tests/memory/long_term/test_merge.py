@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ouro.memory.long_term.notes.note import Edge, Note, note_text, parse_note
-from ouro.memory.long_term.sync import MergedFile, merge_file, merge_lines
+from ouro.memory.long_term.sync import Merged, merge_file, merge_lines
 
 BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
 
@@ -22,13 +22,13 @@ BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
     ],
 )
 def test_what_one_side_changed_is_as_that_side_has_it(base, ours, theirs, merged):
-    assert merge_file("facts.md", base, ours, theirs) == MergedFile({"facts.md": merged})
+    assert merge_file("facts.md", base, ours, theirs) == Merged({"facts.md": merged})
 
 
 def test_a_note_that_is_changed_here_and_removed_there_stays_and_is_said():
     told = "mem_00000001.md was changed here and removed there: it stays"
-    assert merge_file("mem_00000001.md", "a", "b", None) == MergedFile({"mem_00000001.md": "b"}, told)
-    assert merge_file("mem_00000001.md", "a", None, "b") == MergedFile({"mem_00000001.md": "b"}, told)
+    assert merge_file("mem_00000001.md", "a", "b", None) == Merged({"mem_00000001.md": "b"}, (told,))
+    assert merge_file("mem_00000001.md", "a", None, "b") == Merged({"mem_00000001.md": "b"}, (told,))
 
 
 def test_of_a_core_file_that_lost_all_its_lines_here_only_what_was_added_there_is_left():
@@ -36,9 +36,9 @@ def test_of_a_core_file_that_lost_all_its_lines_here_only_what_was_added_there_i
     assert (
         merge_file("facts.md", base, None, more)
         == merge_file("facts.md", base, more, None)
-        == MergedFile({"facts.md": "- Python.\n"})
+        == Merged({"facts.md": "- Python.\n"})
     )
-    assert merge_file("facts.md", base, None, "- Tea.\n") == MergedFile({"facts.md": None})
+    assert merge_file("facts.md", base, None, "- Tea.\n") == Merged({"facts.md": None})
 
 
 def test_lines_of_both_sides_are_united_and_removed_ones_are_gone():
@@ -89,7 +89,7 @@ def test_a_note_that_both_changed_keeps_the_later_version_and_the_other_beside_i
         assert text == late
         beside = parse_note(other_name, other).note
         assert (beside.text, beside.related) == ("Row locks.", (Edge("mem_00000001", "contradicts"),))
-        assert "was changed on both sides" in merged.conflict
+        assert "was changed on both sides" in merged.conflicts[0]
 
 
 def test_a_note_that_both_confirmed_is_one_note():
@@ -100,4 +100,4 @@ def test_a_note_that_both_confirmed_is_one_note():
 
     found = parse_note("mem_00000001.md", merged.texts["mem_00000001.md"]).note
     assert (found.confidence, found.confirmed_at, len(merged.texts)) == (0.9, "2026-11-21T00:00:00Z", 1)
-    assert merged.conflict == ""
+    assert merged.conflicts == ()
