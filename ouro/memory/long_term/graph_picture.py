@@ -53,17 +53,22 @@ def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> Gra
     named = sorted({(entity, file.note.id) for file in files for entity in file.note.entities})
     counts = Counter(entity for entity, _note in named)
     shared = [entity for entity, count in counts.most_common(_MAX_NAMES) if count > 1]
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[MemoryEntry]] = {}
     for item in sorted(notes.values(), key=lambda item: (item.category, item.id)):
-        groups.setdefault(item.category or "none", []).append(item.id)
+        groups.setdefault(item.category or "none", []).append(item)
     places = _places([len(shared), *(len(group) for group in groups.values())])
     nodes = []
     for entity, place in zip(shared, places[0], strict=True):
         name = clean(entity)
         count = f"{plural(counts[entity], 'note')} with this name"
         nodes.append(GraphNode(entity, "name", "names", name, name, count, *place))
-    for (group, ids), positions in zip(groups.items(), places[1:], strict=True):
-        nodes += [_note_node(notes[item], group, position) for item, position in zip(ids, positions, strict=True)]
+    for (group, members), positions in zip(groups.items(), places[1:], strict=True):
+        for note, position in zip(members, positions, strict=True):
+            changed = f"changed {plural(note.versions - 1, 'time')}" if note.versions > 1 else ""
+            about = " · ".join(filter(None, (note.scope, note.category, note.at[:10], *note.badges, changed, note.id)))
+            label, text = " ".join(clean(note.text).split())[:80] or note.id, clean(note.text)
+            is_past = not note.is_in_use
+            nodes.append(GraphNode(note.id, "note", group, label, text, clean(about), *position, note.scope, is_past))
     known = {node.id for node in nodes}
     edges: list[tuple[str, str, str]] = [
         (file.note.id, edge.relationship, edge.id) for file in files for edge in file.note.related
@@ -80,15 +85,6 @@ def html_page(picture: GraphPicture) -> str:
         data = data.replace(sign, f"\\u{ord(sign):04x}")
     template = (files("ouro.memory.long_term") / "graph_picture.html").read_text(encoding="utf-8")
     return template.replace("/*DATA*/", data, 1)
-
-
-def _note_node(note: MemoryEntry, group: str, position: tuple[float, float]) -> GraphNode:
-    changed = f"changed {plural(note.versions - 1, 'time')}" if note.versions > 1 else ""
-    about = " · ".join(filter(None, (note.scope, note.category, note.at[:10], *note.badges, changed, note.id)))
-    label = " ".join(clean(note.text).split())[:80] or note.id
-    return GraphNode(
-        note.id, "note", group, label, clean(note.text), clean(about), *position, note.scope, not note.is_in_use
-    )
 
 
 def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:

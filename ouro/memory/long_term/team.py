@@ -16,6 +16,7 @@ from ouro.errors import UsageError
 from ouro.events import Notice, Reply
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import find_entry
+from ouro.memory.long_term.git.process import import_stream
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -76,7 +77,7 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
         owner = " ".join((owner or git.ask("config", "user.email")).split())
         if not owner:
             raise UsageError("A shared note needs an owner.", "Name one with --owner, or set git's `user.email`.")
-        expires = (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
+        expires = _in_days(days)
         entities = entities_in(entry.text)
         note = Note(
             id=note_id, created_at=at, updated_at=at, confirmed_at=at, scope="repo", trigger="user", text=entry.text,
@@ -92,53 +93,44 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
     return PromotedNote(note.id, branch, commit, owner, expires)
 
 
-def renew(editor: MemoryEditor, note: Note) -> None:
-    """Record that an expired note still holds, until a new day of expiry."""
-    expires = (datetime.now(UTC) + timedelta(days=DAYS)).date().isoformat()
-    kept = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
-    editor.write("repo", {note.file_name: note_text(kept)}, f"Keep until {expires}: {note.text[:60]}")
-
-
 async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> None:
     """Ask the user about their shared notes that have expired, each once; keep or archive them as they answer."""
     found = next((store for store in manager.stores if store.scope == "repo" and store.is_shared), None)
     if found is None:
         return
-    asked = found.repository.state_dir / "expired-asked"
+    record = found.repository.state_dir / "expired-asked"
+    asked = record.read_text().splitlines() if record.exists() else []
     today = datetime.now(UTC).date().isoformat()
 
     def due(editor: MemoryEditor) -> list[Note]:
         owner = Git(manager.cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
-        known = _read(asked)
-        own = [
-            file.note for file in editor.notebook.all() if file.scope == "repo" and file.note.extra.get(OWNER) == owner
-        ]
-        expired = [note for note in own if "" < str(note.extra.get(EXPIRES, "")) < today]
-        return [note for note in expired if _mark(note) not in known]
+        notes = (file.note for file in editor.notebook.all() if file.scope == "repo")
+        own = (note for note in notes if note.extra.get(OWNER) == owner)
+        expired = (note for note in own if "" < str(note.extra.get(EXPIRES, "")) < today)
+        return [note for note in expired if f"{note.id} {note.extra[EXPIRES]}" not in asked]
+
+    def renew(editor: MemoryEditor, note: Note) -> None:
+        expires = _in_days(DAYS)
+        kept = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
+        editor.write("repo", {note.file_name: note_text(kept)}, f"Keep until {expires}: {note.text[:60]}")
+
+    def archive(editor: MemoryEditor, note: Note) -> None:
+        editor.notebook.archive([note.id], "person")
 
     for note in (await manager.with_editor(due, quiet=True))[:_MAX_ASKED]:
         details = f"{escaped(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
         question = Question("Does this shared note still hold?", (KEEP, ARCHIVE, LATER), details=details)
         answer = await channel.ask(f"expired:{note.id}", question)
-        await asyncio.to_thread(write_private, asked, "\n".join([*_read(asked), _mark(note)]) + "\n")
+        asked.append(f"{note.id} {note.extra[EXPIRES]}")
+        await asyncio.to_thread(write_private, record, "".join(f"{line}\n" for line in asked))
         if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
-            await manager.with_editor(partial(_apply_answer, note=note, keeps=answer == Reply((KEEP,))))
+            act = renew if answer == Reply((KEEP,)) else archive
+            await manager.with_editor(partial(act, note=note))
             channel.emit(Notice(f"Changed in {found.folder}: commit it for the team."))
 
 
-def _apply_answer(editor: MemoryEditor, note: Note, *, keeps: bool) -> None:
-    if keeps:
-        renew(editor, note)
-    else:
-        editor.notebook.archive([note.id], "person")
-
-
-def _mark(note: Note) -> str:
-    return f"{note.id} {note.extra[EXPIRES]}"
-
-
-def _read(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+def _in_days(days: int) -> str:
+    return (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
 
 
 def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
@@ -148,13 +140,9 @@ def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
     found = (git.ask("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}").strip() for name in names)
     base = next(filter(None, found), "")
     subject = f"Memory: {' '.join(note.text.split())[:60]}"
-    text, who = note_text(note).encode(), git.ask("var", "GIT_COMMITTER_IDENT").strip()
+    who = git.ask("var", "GIT_COMMITTER_IDENT").strip()
     if not who:
         raise GitError("git has no user.name and user.email")
-    parts = [
-        f"commit refs/heads/{branch}\ncommitter {who}\ndata {len(subject.encode())}\n{subject}\n",
-        f"from {base}\n" if base else "",
-        f"M 100644 inline {folder}/{note.file_name}\ndata {len(text)}\n",
-    ]
-    git.change("fast-import", "--quiet", stdin="".join(parts).encode() + text + b"\n")
-    return git.ask("rev-parse", f"refs/heads/{branch}").strip()
+    changes = {f"{folder}/{note.file_name}": note_text(note).encode()}
+    stream = import_stream(f"refs/heads/{branch}", [base] if base else [], changes, subject, who=who)
+    return git.change("fast-import", "--quiet", stdin=stream).strip()

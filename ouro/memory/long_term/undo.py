@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ouro.errors import OuroError
 from ouro.memory.backend import Undoable
 from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, UNDOES, Commit, UndoResult
+from ouro.memory.long_term.timeline import Timeline
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ def undo_commit(editor: MemoryEditor, commit: str, hunk: int = 0, *, rewind: int
     Raises:
         UsageError: there is no such commit or hunk, or nothing of it is left.
     """
-    from ouro.memory.long_term.timeline import Timeline  # only a rewind that finds something needs it
-
     planned = Timeline([scope.store for scope in editor.scopes]).plan_undo(commit, hunk)
     at, results = replace(editor.moment, rewind=rewind), list[UndoResult]()
     for plan in (planned, *planned.also):
@@ -63,9 +62,9 @@ class MemoryRewind:
     async def find(self, number: int) -> Undoable | None:
         """The changes of memory since message `number` on the current branch; None if there are none."""
         made = await asyncio.to_thread(self._commits)
-        commits = [
-            commit for commit in _not_undone(made) if commit.origin in _LEARNED and self._is_since(commit, number)
-        ]
+        gone = {str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number}
+        learned = (commit for commit in _not_undone(made) if commit.origin in _LEARNED)
+        commits = [commit for commit in learned if commit.trailers.get(MESSAGE) in gone]
         if not commits:
             return None
         return Undoable(plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number))
@@ -102,11 +101,6 @@ class MemoryRewind:
         found = (commit for store in self._manager.stores for commit in store.log(_MAX_COMMITS))
         own = [commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id]
         return sorted(own, key=lambda commit: datetime.fromisoformat(commit.at), reverse=True)
-
-    def _is_since(self, commit: Commit, number: int) -> bool:
-        """Whether a commit was made in a turn of the current branch from message `number` on."""
-        gone = {str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number}
-        return commit.trailers.get(MESSAGE) in gone
 
 
 def _not_undone(commits: Sequence[Commit]) -> list[Commit]:

@@ -167,12 +167,15 @@ def _execute(
 
 
 def import_stream(
-    ref: str, parents: Sequence[str], changes: Mapping[str, bytes | None], message: str, at: float
+    ref: str, parents: Sequence[str], changes: Mapping[str, bytes | None], message: str, at: float = 0, who: str = ""
 ) -> bytes:
-    """The input of `git fast-import` for one commit on a branch, on top of its parents (none: the first commit)."""
+    """The input of `git fast-import` for one commit on a branch, on top of its parents (none: the first commit).
+
+    It is by ouro and made `at` a time, or as `who` says. git prints the commit.
+    """
     at = min(max(at, 0), _LAST_SECOND)  # a wrong clock: git and Python read no other date
-    committer = b"ouro <ouro@localhost> %d %s" % (int(at), time.strftime("%z", time.localtime(at)).encode())
-    parts = [b"commit ", ref.encode(), b"\nmark :1\ncommitter ", committer, b"\n", _data(message.encode())]
+    who = who or f"ouro <ouro@localhost> {int(at)} {time.strftime('%z', time.localtime(at))}"
+    parts = [b"commit ", ref.encode(), b"\nmark :1\ncommitter ", who.encode(), b"\n", _data(message.encode())]
     for word, parent in zip((b"from ", b"merge "), parents, strict=False):
         parts += [word, parent.encode(), b"\n"]
     for name, content in sorted(changes.items(), key=lambda change: change[0]):
