@@ -135,7 +135,7 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
         return Answer(None, [line("Nothing was undone.")], 1)
 
     def work(memory: MemoryAccess) -> Answer:
-        done = long_term.undo_commit(memory.editor, planned.commit.id, hunk)
+        done = memory.editor.undo(planned.commit.id, hunk)
         what = f"Undone{f': hunk {hunk} of' if hunk else ':'} {long_term.describe_commits(done.commits)}"
         return Answer(done, [line(what), *_conflict_lines(done.conflicts), *undo_hint(context, done.commit)])
 

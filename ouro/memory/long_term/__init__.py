@@ -86,6 +86,5 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.true_forget import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
     from ouro.memory.long_term.trust.proposals import Proposal
     from ouro.memory.long_term.trust.running_turns import TurnMarks
-    from ouro.memory.long_term.undo import undo_commit
 
 __getattr__ = lazy_exports(__name__)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ouro.errors import UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import FileRefused
-from ouro.memory.long_term.git.values import ORIGIN, Origin, Scope, TurnRef
+from ouro.memory.long_term.git.values import ORIGIN, Origin, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.timeline import Timeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,6 +96,28 @@ class MemoryEditor:
         self._seen |= {(scope, name): text or "" for name, text in changes.items()}
         self.events += events
         return events[0] if events else None
+
+    def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
+        """Undo a commit and all of its turn, in every scope that it wrote to, or one hunk.
+
+        Args:
+            rewind: the message to before which the session is rewound.
+
+        Raises:
+            UsageError: there is no such commit or hunk, or nothing of it is left.
+        """
+        planned = Timeline([scope.store for scope in self.scopes]).plan_undo(commit, hunk)
+        at, results = replace(self.moment, rewind=rewind), list[UndoResult]()
+        for plan in (planned, *planned.also):
+            done, events = self.scope(plan.scope).undo(plan.commit.id, at, hunk)
+            results.append(done)
+            self.events += events
+        return UndoResult(
+            results[0].commit,
+            tuple(edit for done in results for edit in done.edits),
+            tuple(hunk for done in results for hunk in done.conflicts),
+            tuple(commit for done in results for commit in done.commits),
+        )
 
     def _commit(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]

@@ -26,7 +26,6 @@ from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
 from ouro.memory.long_term.trust.provenance import Provenance, make_path_check
 from ouro.memory.long_term.trust.running_turns import TurnMarks
-from ouro.memory.long_term.undo import undo_commit
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Message
@@ -237,8 +236,8 @@ class LongTermMemoryManager:
         await self._run(work)
 
     async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
-        """As `undo_commit`: later changes stay."""
-        return await self.with_editor(lambda editor: undo_commit(editor, commit, hunk, rewind=rewind))
+        """As `MemoryEditor.undo`: later changes stay."""
+        return await self.with_editor(lambda editor: editor.undo(commit, hunk, rewind=rewind))
 
     async def alone(self, act: Callable[[], _Done]) -> _Done:
         """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""

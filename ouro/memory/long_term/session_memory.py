@@ -1,8 +1,9 @@
-"""SessionMemory: long-term memory of one open session."""
+"""SessionMemory: long-term memory of one open session. MemoryRewind: what the turns of a rewind wrote there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, NotesRecalled
-from ouro.memory.long_term.git.values import SESSION, TurnRef
+from ouro.memory.backend import Undoable
+from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, UNDOES, Commit, TurnRef
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message
 from ouro.utils.log import log
-from ouro.utils.text import local_time
+from ouro.utils.text import local_time, plural
 
 if TYPE_CHECKING:
     from ouro.memory.index import Lookup
@@ -23,11 +25,17 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
-    from ouro.memory.long_term.undo import MemoryRewind
 
 _WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
 """The number of commits that `changes_since` reads."""
+_MAX_REWOUND = 500
+"""The number of commits of each scope among which a rewind looks."""
+_LEARNED = ("agent", "capture", "outside")
+"""Origins of what is undone with a turn; `outside` with the session's trailer is a commit of the agent in a shell.
+
+What the user remembered or undid by a command stays.
+"""
 _Done = TypeVar("_Done")
 
 
@@ -99,11 +107,7 @@ class SessionMemory:
     @property
     def rewind(self) -> MemoryRewind | None:
         """Undoes what turns wrote into memory; None where memory is off."""
-        if self.manager is None:
-            return None
-        from ouro.memory.long_term.undo import MemoryRewind
-
-        return MemoryRewind(self._memory, self.manager)
+        return MemoryRewind(self._memory, self.manager) if self.manager else None
 
     def hold(self, at: str, session_id: str) -> None:
         """Use memory as it was at a time, or after the last commit of that session. Blocks.
@@ -208,3 +212,68 @@ class SessionMemory:
         memory, transcript = self._memory, self._memory.transcript
         at = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
         return memory.known(), not memory.pager.has_earlier, at
+
+
+class MemoryRewind:
+    """Finds the commits of the turns that a rewind removes, and undoes them turn by turn."""
+
+    def __init__(self, memory: MemoryManager, manager: LongTermMemoryManager) -> None:
+        self._memory = memory
+        self._manager = manager
+
+    async def find(self, number: int) -> Undoable | None:
+        """The changes of memory since message `number` on the current branch; None if there are none."""
+        made = await asyncio.to_thread(self._commits)
+        gone = {str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number}
+        learned = (commit for commit in _not_undone(made) if commit.origin in _LEARNED)
+        commits = [commit for commit in learned if commit.trailers.get(MESSAGE) in gone]
+        if not commits:
+            return None
+        return Undoable(plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number))
+
+    async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
+        """What rewinds to before these messages have undone in memory; None if nothing."""
+        made = await asyncio.to_thread(self._commits)
+        gone = {name for commit in made for name in commit.trailers.get(UNDOES, "").split()}
+        rewinds = {str(number) for number in numbers}
+        again = [commit for commit in made if commit.trailers.get(REWIND) in rewinds and commit.id not in gone]
+
+        async def undo() -> Sequence[str]:
+            messages = await self._undo_each(again, "done again", 0)
+            done = len(again) - len(messages)
+            return [*([f"Memory: {plural(done, 'change')} again."] if done else []), *messages]
+
+        return Undoable(plural(len(again), "change"), undo) if again else None
+
+    async def _undo_each(self, commits: Sequence[Commit], what: str, rewind: int) -> list[str]:
+        """Undo commits with their turns; returns why one could not be."""
+        messages: list[str] = []
+        gone: set[str] = set()
+        for commit in commits:
+            if commit.id in gone:
+                continue
+            try:
+                gone.update(undone.id for undone in (await self._manager.undo(commit.id, rewind=rewind)).commits)
+            except OuroError as error:
+                messages.append(f"Not {what} in memory: {commit.subject}. {error.message}")
+        return messages
+
+    def _commits(self) -> list[Commit]:
+        """The commits of this session, newest first. Blocks."""
+        found = (commit for store in self._manager.stores for commit in store.log(_MAX_REWOUND))
+        own = [commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id]
+        return sorted(own, key=lambda commit: datetime.fromisoformat(commit.at), reverse=True)
+
+
+def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
+    """The commits without undone ones and without the undo commits."""
+    gone: set[str] = set()
+    left: list[Commit] = []
+    for commit in commits:
+        if commit.id in gone:
+            continue
+        if commit.origin == "undo":
+            gone.update(commit.trailers.get(UNDOES, "").split())
+        else:
+            left.append(commit)
+    return left
