@@ -23,7 +23,6 @@ from ouro.memory.long_term.capture.operations import (
     Operation,
     OperationLimits,
     RefusedOperation,
-    Verb,
     is_answer,
     read_operations,
 )
@@ -114,15 +113,17 @@ class Captured(msgspec.Struct):
         return [*written, proposal_event(self.proposed)] if self.proposed else written
 
 
-class _Excerpt(msgspec.Struct, frozen=True):
+class _Excerpt(msgspec.Struct):
     """What one request to the classifier is about."""
 
     spoken: Sequence[Spoken]
-    user_words: set[str]
+    own: Sequence[Spoken]
+    """The messages whose words count as the user's."""
     moment: CaptureMoment
-    sources: Sequence[str]
-    lines: Mapping[str, Note]
-    """The lines of the core, by id."""
+    sources: Sequence[str] = ()
+    """What had come into the session from outside by then."""
+    lines: Mapping[str, Note] = {}
+    """The lines of the core, by id, when the classifier was asked."""
 
 
 class Capture(msgspec.Struct, eq=False):
@@ -174,90 +175,77 @@ class Capture(msgspec.Struct, eq=False):
         """
         captured = Captured()
         own = [message for message in spoken if message.is_own]
-        if self.is_small():
-            await self._read(captured, own, own, moment, ())
-        elif sources:
-            await self._read(captured, own, own, moment, ())
-            if _has_enough_text([message for message in spoken if message not in own]):
-                await self._read(captured, spoken, [], moment, sources)
-        else:
-            await self._read(captured, spoken, own, moment, ())
+        is_apart = bool(sources) or self.is_small()
+        excerpts = [_Excerpt(own if is_apart else spoken, own, moment)]
+        if sources and not self.is_small() and _has_enough_text([message for message in spoken if not message.is_own]):
+            excerpts.append(_Excerpt(spoken, [], moment, sources))
+        for excerpt in excerpts:
+            if _has_enough_text(excerpt.spoken):
+                await self._read(excerpt, captured)
         for operation in captured.refused:
             log.info("capture: refused (%s): %s", operation.reason, operation.said)
         return captured
 
-    async def _read(
-        self,
-        captured: Captured,
-        spoken: Sequence[Spoken],
-        own: Sequence[Spoken],
-        moment: CaptureMoment,
-        sources: Sequence[str],
-    ) -> None:
-        """Ask once about `spoken`, of which the words of `own` count as the user's."""
-        if not _has_enough_text(spoken):
-            return
-        lines = await asyncio.to_thread(self.notes.core_lines)
-        shown = [*await asyncio.to_thread(self._nearest_notes, spoken, moment), *_nearest_lines(lines, spoken)]
+    async def _read(self, excerpt: _Excerpt, captured: Captured) -> None:
+        """Ask once about an excerpt."""
+        shown = await asyncio.to_thread(self._find_shown, excerpt)
         limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
         if self.is_small():
-            operations = await find_operations(self.ask, own, limits)
+            operations = await find_operations(self.ask, excerpt.own, limits)
         else:
-            request = capture_request(spoken, shown, self.categories, self.mark, self.more_instructions)
+            request = capture_request(excerpt.spoken, shown, self.categories, self.mark, self.more_instructions)
             answer = await self.ask(request)
             if not is_answer(answer):
                 raise ModelError(f"The classifier's answer is not a list of operations: {clean(answer)[:80]!r}")
             operations, refused = read_operations(answer, limits)
             captured.refused += refused
-        if own == list(spoken):
+        if list(excerpt.own) == list(excerpt.spoken):
             operations = tuple(replace(operation, source="user") for operation in operations)
-        user_words = {word for message in own for word in word_starts(message.text)}
-        excerpt = _Excerpt(spoken, user_words, moment, sources, {line.id: line for line in lines})
         await self.run_alone(lambda: self._apply_all(operations, excerpt, captured))
 
-    def _nearest_notes(self, spoken: Sequence[Spoken], moment: CaptureMoment) -> list[Note]:
-        """The notes to show to the classifier: those that were recalled, and those nearest to what was said."""
+    def _find_shown(self, excerpt: _Excerpt) -> list[Note]:
+        """What to show to the classifier: the recalled notes, those nearest to what was said, and lines of the core."""
         found: dict[str, Note] = {}
-        for note_id in moment.recalled[:MAX_SHOWN_NOTES]:
+        for note_id in excerpt.moment.recalled[:MAX_SHOWN_NOTES]:
             with suppress(NoteError):  # deleted meanwhile
                 found[note_id] = self.notes.notebook.find(note_id).note
-        for note in self.notes.nearest(spoken, MAX_SHOWN_NOTES):
+        for note in self.notes.nearest(excerpt.spoken, MAX_SHOWN_NOTES):
             found.setdefault(note.id, note)
-        return list(found.values())
+        excerpt.lines = {line.id: line for line in self.notes.core_lines()}
+        said = {word for message in excerpt.spoken if message.role == "user" for word in word_starts(message.text)}
+        shared = {line.id: len(said & word_starts(line.text)) for line in excerpt.lines.values()}
+        best = sorted(filter(shared.get, shared), key=lambda line_id: -shared[line_id])
+        return [*found.values(), *(excerpt.lines[line_id] for line_id in best[:MAX_SHOWN_LINES])]
 
     def _apply_all(self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured) -> None:
         for operation in operations:
             try:
-                if operation.verb == "confirm":
-                    self._confirm(operation, excerpt, captured)
-                else:
-                    self._apply(operation, excerpt, captured)
+                self._apply(operation, excerpt, captured)
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else str(error)
                 captured.refused.append(RefusedOperation(operation.text or operation.target, reason))
 
-    def _confirm(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        moment = excerpt.moment
-        if line := excerpt.lines.get(operation.target):
-            captured.written.append(Written("confirm", line, line.scope, ""))
-        # If something came from outside, only notes that were recalled can be confirmed.
-        elif not self.asks and (not excerpt.sources or operation.target in moment.recalled):
-            trailers = {SESSION: moment.session_id, TURN: str(moment.turn), MESSAGE: str(excerpt.spoken[-1].number)}
-            captured.written.append(self.notes.notebook.confirm(operation.target, "capture", trailers))
-
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        """Write or propose the note of an operation. Raises NoteError where it is refused."""
-        book, repository = self.notes.notebook, self.notes.repository(operation.scope)
+        """Write, confirm or propose the note of an operation. Raises NoteError where it is refused."""
+        book, moment, line = self.notes.notebook, excerpt.moment, excerpt.lines.get(operation.target)
+        if operation.verb == "confirm":
+            if line:
+                captured.written.append(Written("confirm", line, line.scope, ""))
+            # If something came from outside, only notes that were recalled can be confirmed.
+            elif not self.asks and (not excerpt.sources or operation.target in moment.recalled):
+                trailers = {SESSION: moment.session_id, TURN: str(moment.turn), MESSAGE: str(excerpt.spoken[-1].number)}
+                captured.written.append(book.confirm(operation.target, "capture", trailers))
+            return
+        repository = self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
             raise NoteError("it was captured before")
         is_carried = any(is_carried_out(operation.text, message.done) for message in excerpt.spoken)
         if operation.verb == "add" and is_carried and not is_lasting(operation.text):
             raise NoteError("what was changed in the same turn tells it")
         words = fold_words(operation.text)
-        if known := next((line for line in excerpt.lines.values() if fold_words(line.text) == words), None):
+        if known := next((known for known in excerpt.lines.values() if fold_words(known.text) == words), None):
             captured.written += [Written("confirm", known, known.scope, "")] if operation.source == "user" else []
             return
-        line = excerpt.lines.get(operation.target)
         verb = "add" if line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
         note, message = self._note(operation, excerpt)
@@ -265,32 +253,27 @@ class Capture(msgspec.Struct, eq=False):
         until = _FOREVER
         if line and operation.verb == "contradict":
             note = book.add_times(note)
-            found = self.notes.propose_instead(line, note, excerpt.sources, excerpt.moment.session_id)
-            captured.contradictions.append(found)
+            captured.contradictions.append(self.notes.propose_instead(line, note, excerpt.sources, moment.session_id))
         elif excerpt.sources or self.asks:
             note = book.add_times(note)
-            self.notes.propose(note, excerpt.sources, excerpt.moment.session_id)
+            self.notes.propose(note, excerpt.sources, moment.session_id)
             captured.proposed.append(note)
         else:
-            until = excerpt.spoken[-1].at
-            corrected = line.text if line and operation.verb == "supersede" else ""
-            captured.written.append(self._write(note, verb, message, corrected))
+            until, written = excerpt.spoken[-1].at, None
+            if note.source == "user" and not note.branch:
+                said = message.text if len(message.text) <= _MAX_SAID else note.text
+                corrected = line.text if line and operation.verb == "supersede" else ""
+                written = self.notes.keep_in_core(note, said, message.number, corrected)
+            captured.written.append(written or book.add(note, "capture", {MESSAGE: str(message.number)}, verb))
         _record_captured(repository, note.text, until)
-
-    def _write(self, note: Note, verb: Verb, message: Spoken, corrected: str) -> Written:
-        """Write what the user said into the core if it belongs there; everything else becomes a note."""
-        if note.source == "user" and not note.branch:
-            said = message.text if len(message.text) <= _MAX_SAID else note.text
-            if written := self.notes.keep_in_core(note, said, message.number, corrected):
-                return written
-        return self.notes.notebook.add(note, "capture", {MESSAGE: str(message.number)}, verb)
 
     def _note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """The note, and the message that shares the most words with it."""
         in_repo, moment, words = operation.scope == "repo", excerpt.moment, word_starts(operation.text)
         message = max(excerpt.spoken, key=lambda said: (len(words & word_starts(said.text)), said.role == "user"))
         # What a model attributes to the user counts as the user's only where enough of its words are.
-        is_users = operation.source == "user" and len(words & excerpt.user_words) >= _MIN_OWN_SHARE * len(words)
+        own = {word for said in excerpt.own for word in word_starts(said.text)}
+        is_users = operation.source == "user" and len(words & own) >= _MIN_OWN_SHARE * len(words)
         main = self.notes.main_branch() if in_repo and message.branch else ""
         note = Note(
             id=new_id(),
@@ -308,14 +291,6 @@ class Capture(msgspec.Struct, eq=False):
             anchors=self.notes.anchors.of(operation.entities) if in_repo else (),
         )
         return note, message
-
-
-def _nearest_lines(lines: Sequence[Note], spoken: Sequence[Spoken]) -> list[Note]:
-    """The lines that share the most words with what the user said, best first."""
-    said = {word for message in spoken if message.role == "user" for word in word_starts(message.text)}
-    shared = [(len(said & word_starts(line.text)), line) for line in lines]
-    best = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])
-    return [line for _, line in best[:MAX_SHOWN_LINES]]
 
 
 def capture_request(
