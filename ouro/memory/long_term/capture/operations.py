@@ -119,12 +119,13 @@ def _objects(answer: str) -> Iterator[dict[str, Any]]:
     """The operations in an answer, with keys in lower case."""
     text = _TRAILING_COMMA.sub(r"\1", _THINKING.sub("", answer[:100_000]))
     for value in _in_json(text):
-        whole = _lower_keys(value)
-        if _verb(whole):
-            yield whole
-            continue
-        inside = (item for part in value.values() for item in (part if isinstance(part, list) else [part]))
-        yield from filter(_verb, (_lower_keys(item) for item in inside if isinstance(item, dict)))
+        inside = [item for part in value.values() for item in (part if isinstance(part, list) else [part])]
+        found = [
+            {str(key).casefold(): item for key, item in fields.items()}
+            for fields in (value, *inside)
+            if isinstance(fields, dict)
+        ]
+        yield from [found[0]] if _verb(found[0]) else filter(_verb, found[1:])
 
 
 def _in_json(text: str) -> Iterator[dict[Any, Any]]:
@@ -138,10 +139,6 @@ def _in_json(text: str) -> Iterator[dict[Any, Any]]:
         except (ValueError, RecursionError):
             end, broken = at + 1, broken + 1  # a cut or broken object: the objects inside it may be whole
         at = text.find("{", end)
-
-
-def _lower_keys(fields: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key).casefold(): value for key, value in fields.items()}
 
 
 def _verb(fields: Mapping[str, Any]) -> str:
@@ -165,21 +162,29 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
     if len(text) > MAX_NOTE:
         raise _InvalidError(f"the text has {len(text):,} characters (at most {MAX_NOTE})")
     same = next((note for note in limits.shown if text and fold_words(text) == fold_words(note.text)), None)
-    target = same if verb == "add" else _target(fields, limits)
-    if verb == "confirm" or (target is not None and text and fold_words(text) == fold_words(target.text)):
+    target = same
+    if verb != "add":
+        names = (fields[name] for name in ("target", "id", "note_id", "supersedes") if fields.get(name) is not None)
+        target = _shown_note(named := next(names, ""), limits)
         if target is None:
-            raise _InvalidError("nothing to confirm")
+            raise _InvalidError(f"note `{clean(str(named))[:60]}` was not shown")
+    if verb == "confirm" or (target is not None and text and fold_words(text) == fold_words(target.text)):
+        assert target is not None
         return Operation("confirm", target=target.id, scope=target.scope)
     if not text:
         raise _InvalidError("the text is empty")
     category = _category(fields, target, limits)
+    usual: Scope = target.scope if target is not None else limits.categories.get(category, "repo")
+    scope = _SCOPES.get(str(fields.get("scope") or usual).strip().casefold(), usual)
+    if scope not in limits.scopes:
+        raise _InvalidError(f"the {scope} memory is off here")
     entities = (*normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root), *entities_in(text))
     related = (_shown_note(item, limits) for item in _as_list(fields.get("related")))
     return Operation(
         verb=verb,  # type: ignore[arg-type]  # looked up above
         text=text,
         target=target.id if target is not None else "",
-        scope=_scope(fields, category, target, limits),
+        scope=scope,
         category=category,
         confidence=_confidence(fields.get("confidence")),
         source="user" if str(fields.get("said_by") or "").strip().casefold() in _USER_WORDS else "assistant",
@@ -188,15 +193,6 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
         # A number that was not shown is ignored: the note is good without it.
         related=tuple(dict.fromkeys(note.id for note in related if note and note is not target))[:_MAX_RELATED],
     )
-
-
-def _target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:
-    named = (fields[name] for name in ("target", "id", "note_id", "supersedes") if fields.get(name) is not None)
-    name = next(named, "")
-    note = _shown_note(name, limits)
-    if note is None:
-        raise _InvalidError(f"note `{clean(str(name))[:60]}` was not shown")
-    return note
 
 
 def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
@@ -219,14 +215,6 @@ def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationL
     if near is None:
         raise _InvalidError(f"unknown category `{clean(named)[:60]}`")
     return str(near[0])
-
-
-def _scope(fields: Mapping[str, Any], category: str, target: Note | None, limits: OperationLimits) -> Scope:
-    usual: Scope = target.scope if target is not None else limits.categories.get(category, "repo")
-    scope = _SCOPES.get(str(fields.get("scope") or usual).strip().casefold(), usual)
-    if scope not in limits.scopes:
-        raise _InvalidError(f"the {scope} memory is off here")
-    return scope
 
 
 def _confidence(value: Any) -> float:
