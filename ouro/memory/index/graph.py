@@ -34,6 +34,14 @@ _NOTES = """
         'entities', json((SELECT json_group_array(entity) FROM entities WHERE entities.note = notes.id)))
     FROM notes WHERE kind = 'note' AND scope = ? AND project = ?"""
 _IN = "IN (SELECT value FROM json_each(?))"
+_ALONG_EDGES = f"""
+    SELECT id, way FROM (SELECT other AS id, relationship AS way, 0 AS back FROM edges WHERE note {_IN}
+        UNION ALL SELECT note, relationship, 1 FROM edges WHERE other {_IN}) ORDER BY back, id"""
+_RELATED = f"""
+    WITH named AS (SELECT DISTINCT entity FROM entities JOIN notes ON notes.id = entities.note
+        WHERE notes.note {_IN} AND notes.kind = 'note')
+    SELECT target, relation FROM relations WHERE source IN named
+    UNION ALL SELECT source, relation FROM relations WHERE target IN named"""
 
 
 class Neighbour(msgspec.Struct, frozen=True):
@@ -109,7 +117,11 @@ class Graph:
         edge = set(note_ids)
         with self._index.reading() as database:
             for hop in range(1, hops + 1):
-                reached = [*_along_edges(database, edge), *_along_relations(database, edge)]
+                ids = (json.dumps(list(edge)),)
+                reached = database.execute(_ALONG_EDGES, ids * 2).fetchall()
+                related = dict(database.execute(_RELATED, ids).fetchall())
+                for entity, relation in related.items():
+                    reached += [(note_id, relation) for note_id in _naming(database, entity)]
                 edge = set()
                 for note_id, way in reached:
                     if note_id not in found and note_id not in note_ids:
@@ -132,26 +144,6 @@ def _walk(database: sqlite3.Connection, start: str, question: str) -> list[str]:
         at = row[0]
         seen.append(at)
     return seen[1:]
-
-
-def _along_edges(database: sqlite3.Connection, note_ids: Collection[str]) -> list[tuple[str, str]]:
-    ids = (json.dumps(list(note_ids)),)
-    there = database.execute(f"SELECT other, relationship FROM edges WHERE note {_IN} ORDER BY 1", ids).fetchall()
-    return (
-        there + database.execute(f"SELECT note, relationship FROM edges WHERE other {_IN} ORDER BY 1", ids).fetchall()
-    )
-
-
-def _along_relations(database: sqlite3.Connection, note_ids: Collection[str]) -> list[tuple[str, str]]:
-    named = (
-        "SELECT DISTINCT entities.entity FROM entities JOIN notes ON notes.id = entities.note"
-        f" WHERE notes.note {_IN} AND notes.kind = 'note'"
-    )
-    related: dict[str, str] = {}
-    for own, other in (("source", "target"), ("target", "source")):
-        question = f"SELECT {other}, relation FROM relations WHERE {own} IN ({named})"
-        related |= dict(database.execute(question, (json.dumps(list(note_ids)),)).fetchall())
-    return [(note_id, relation) for entity, relation in related.items() for note_id in _naming(database, entity)]
 
 
 def _naming(database: sqlite3.Connection, entity: str) -> list[str]:

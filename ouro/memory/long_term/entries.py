@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -13,11 +14,10 @@ from ouro.errors import MemoryUnusable, SearchUnavailable, UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
-from ouro.memory.long_term.git.values import SESSION, TURN, Scope
+from ouro.memory.long_term.git.values import SESSION, TURN, Commit, Scope
 from ouro.memory.long_term.notes.note import ids_named, is_core_line
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import Anchors, confidence_now
-from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.log import log
 from ouro.utils.text import plural
 
@@ -96,7 +96,36 @@ def all_entries(editor: MemoryEditor, *, archived: bool = False, stale: bool = F
 
 def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
     """The lines of the core, without headings and comments, each with its commit."""
-    return [entry for scope in editor.scopes for category in scope.store.core for entry in _core_lines(scope, category)]
+    found = []
+    for scope in editor.scopes:
+        for category in scope.store.core:
+            name, text = f"{category}.md", scope.loaded.core.get(category, "")
+            commits: dict[str, Commit] = {}
+            if text.strip():  # by the text of the line, as the files may be newer than the history
+                with suppress(MemoryUnusable):
+                    commits = {line.text.strip(): line.commit for line in history.blame(scope.store.repository, name)}
+            for number, line in enumerate(text.splitlines(), 1):
+                if not is_core_line(line):
+                    continue
+                commit = commits.get(line.strip())
+                trailers: Mapping[str, str] = commit.trailers if commit else {}
+                turn = trailers.get(TURN, "")
+                entry = MemoryEntry(
+                    id=f"{scope.scope}/{name}:{number}",
+                    kind="core",
+                    scope=scope.scope,
+                    category=category,
+                    text=plain(line),
+                    file=name,
+                    line=number,
+                    at=commit.at if commit else "",
+                    session=trailers.get(SESSION, ""),
+                    turn=int(turn) if turn.isdecimal() else 0,
+                    source=commit.origin if commit else "",
+                    badges=("unconfirmed",) if name in scope.untrusted else (),
+                )
+                found.append(entry)
+    return found
 
 
 def note_entries(editor: MemoryEditor, *, stale: bool = False) -> list[MemoryEntry]:
@@ -208,37 +237,6 @@ def _find_named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
         several = f"Several notes begin with {word[:60]}: {ids}." if found else ""
         raise UsageError(several or f"There is no entry {named[:60]}.", commands=["memory list"])
     return found[0]
-
-
-def _core_lines(scope: ScopeMemory, category: str) -> Iterator[MemoryEntry]:
-    name = f"{category}.md"
-    text = scope.loaded.core.get(category, "")
-    if not text.strip():
-        return
-    try:  # by the text of the line, as the files may be newer than the history
-        commits = {line.text.strip(): line.commit for line in history.blame(scope.store.repository, name)}
-    except MemoryUnusable:
-        commits = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not is_core_line(line):
-            continue
-        commit = commits.get(line.strip())
-        trailers: Mapping[str, str] = commit.trailers if commit else {}
-        turn = trailers.get(TURN, "")
-        yield MemoryEntry(
-            id=f"{scope.scope}/{name}:{number}",
-            kind="core",
-            scope=scope.scope,
-            category=category,
-            text=plain(line),
-            file=name,
-            line=number,
-            at=commit.at if commit else "",
-            session=trailers.get(SESSION, ""),
-            turn=int(turn) if turn.isdecimal() else 0,
-            source=commit.origin if commit else "",
-            badges=("unconfirmed",) if name in scope.untrusted else (),
-        )
 
 
 def _entries_of(editor: MemoryEditor, files: Sequence[NoteFile], anchors: Anchors | None = None) -> list[MemoryEntry]:

@@ -201,7 +201,11 @@ class MemoryPrompt:
         versions = sent_versions(contexts, self._mark)
         lines: list[str] = []
         for scope in self._scopes:
-            before, now = self._texts_of(scope, versions.get(scope.scope, "")), scope.texts
+            version, now = versions.get(scope.scope, ""), scope.texts
+            before = self._known.get((scope.scope, version))
+            if before is None and version:
+                before = scope.text_of(version)
+            before = self._begun[scope.scope] if before is None else before
             self._known[scope.scope, scope.version] = now
             for name in dict.fromkeys((*before, *now)):
                 lines += _diff(f"{scope.scope}/{name}.md", before.get(name, ""), now.get(name, ""))
@@ -235,12 +239,6 @@ class MemoryPrompt:
             fitted[name] = text[:end], text[end:]
             room -= end
         return fitted
-
-    def _texts_of(self, scope: ScopeMemory, version: str) -> Texts:
-        texts = self._known.get((scope.scope, version))
-        if texts is None and version:
-            texts = scope.text_of(version)
-        return self._begun[scope.scope] if texts is None else texts
 
 
 def _attributes(contexts: Iterable[str], mark: str, name: str) -> list[str]:

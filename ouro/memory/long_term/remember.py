@@ -276,7 +276,19 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     if named := [entry for entry in entries if entry.id in ids]:
         return named
     holding = [entry for entry in entries if set(words) <= set(fold_words(entry.text).split())]
-    return (holding or _search_entries(editor, text, entries))[:MAX_FOUND]
+    if holding or editor.index is None:
+        return holding[:MAX_FOUND]
+    from ouro.memory.index import Search, SearchFilter
+
+    places = {(f"{editor.scope(entry.scope).store.folder}/{entry.file}", entry.line): entry for entry in entries}
+    try:
+        hits = Search(editor.index(), None).find(text, MAX_FOUND, SearchFilter(kinds=("note", "core")))
+    except SearchUnavailable as error:
+        log.warning("forget compares words only: %s", error)
+        return []
+    least = hits[0].score * _SHARE if hits else 0.0
+    best = [(hit.path, hit.number if hit.kind == "core" else 0) for hit in hits if hit.score >= least]
+    return [places[place] for place in best if place in places]
 
 
 def forget_entries(
@@ -294,22 +306,6 @@ def forget_entries(
         if changes and (event := editor.write(scope, changes, subject, origin)):
             done.append(event)
     return done
-
-
-def _search_entries(editor: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[MemoryEntry]:
-    if editor.index is None:
-        return []
-    from ouro.memory.index import Search, SearchFilter
-
-    places = {(f"{editor.scope(entry.scope).store.folder}/{entry.file}", entry.line): entry for entry in entries}
-    try:
-        hits = Search(editor.index(), None).find(text, MAX_FOUND, SearchFilter(kinds=("note", "core")))
-    except SearchUnavailable as error:
-        log.warning("forget compares words only: %s", error)
-        return []
-    least = hits[0].score * _SHARE if hits else 0.0
-    best = [(hit.path, hit.number if hit.kind == "core" else 0) for hit in hits if hit.score >= least]
-    return [places[place] for place in best if place in places]
 
 
 def _remove_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:

@@ -176,21 +176,19 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         try:
             if self.summaries:
                 await self._run_step("summary", self.summaries.keep_up())
-            if not self._has_caught_up:
-                self._has_caught_up = True  # once a session; a failed task is retried at the next start
-                await self._catch_up()
+            if self._has_caught_up:
+                return
+            self._has_caught_up = True  # once a session; a failed task is retried at the next start
+            with only_one(self.lock) as is_mine:
+                if not is_mine:
+                    return
+                if self.summaries:
+                    await self._run_step("summary", self.summaries.catch_up())
+            if self.make is not None:
+                await self._run_step("consolidation of notes", self._merge_new_notes())
+                await self._run_step("crystallization", self._crystallize_old_sessions())
         finally:
             self._is_running = False
-
-    async def _catch_up(self) -> None:
-        with only_one(self.lock) as is_mine:
-            if not is_mine:
-                return
-            if self.summaries:
-                await self._run_step("summary", self.summaries.catch_up())
-        if self.make is not None:
-            await self._run_step("consolidation of notes", self._merge_new_notes())
-            await self._run_step("crystallization", self._crystallize_old_sessions())
 
     async def _run_step(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:

@@ -104,7 +104,8 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         notes = self._current()
         new = {note.id for scope in self.repositories for note in self._new(scope, notes)}
         fresh = {note.id for note in notes} if every else new
-        kept = {fingerprint for scope in self.repositories for fingerprint in self._state(scope).kept}
+        states = (repository.load_state(_STATE, _State) for repository in self.repositories.values())
+        kept = {fingerprint for state in states for fingerprint in state.kept}
         return [group for group in clusters(notes, fresh, self.alike) if _fingerprint(group) not in kept]
 
     def tokens(self, found: Clusters) -> int:
@@ -178,24 +179,20 @@ class NoteConsolidator(msgspec.Struct, eq=False):
 
     def _new(self, scope: Scope, notes: Iterable[Note]) -> list[Note]:
         """The notes of a scope that are newer than the last run."""
-        seen = set(self._state(scope).notes)
+        seen = set(self.repositories[scope].load_state(_STATE, _State).notes)
         return [note for note in notes if note.scope == scope and note.id not in seen]
 
     def _note_run(self) -> None:
         notes = self._current()
-        for scope in self.repositories:
+        for scope, repository in self.repositories.items():
             if ids := tuple(note.id for note in notes if note.scope == scope):
-                self._save(scope, replace(self._state(scope), notes=ids))
+                repository.save_state(_STATE, replace(repository.load_state(_STATE, _State), notes=ids))
 
     def _note_kept(self, group: Sequence[Note]) -> None:
-        state = self._state(group[0].scope)
-        self._save(group[0].scope, replace(state, kept=(*state.kept, _fingerprint(group))[-_MAX_KEPT:]))
-
-    def _state(self, scope: Scope) -> _State:
-        return self.repositories[scope].load_state(_STATE, _State)
-
-    def _save(self, scope: Scope, state: _State) -> None:
-        self.repositories[scope].save_state(_STATE, state)
+        repository = self.repositories[group[0].scope]
+        state = repository.load_state(_STATE, _State)
+        kept = (*state.kept, _fingerprint(group))[-_MAX_KEPT:]
+        repository.save_state(_STATE, replace(state, kept=kept))
 
 
 def clusters(notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambda _note: ()) -> Clusters:
@@ -212,7 +209,12 @@ def clusters(notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambd
         groups = {note_id: {note_id} for note_id in place}
         for note in place.values():
             if note.id in fresh:
-                for other in dict.fromkeys([*_by_words(note.id, texts), *alike(note)]):
+                own = texts[note.id]
+                near = process.extract(
+                    own, texts, scorer=fuzz.token_set_ratio, score_cutoff=_SAME_WORDS, limit=_NEIGHBOURS
+                )
+                by_words = [other for text, _, other in near if fuzz.token_sort_ratio(own, text) >= _ALIKE]
+                for other in dict.fromkeys([*by_words, *alike(note)]):
                     _join(groups, note.id, other, place)
         joined = {id(group): group for group in groups.values() if len(group) > 1}
         found += [tuple(sorted((place[note_id] for note_id in group), key=_age)) for group in joined.values()]
@@ -221,12 +223,6 @@ def clusters(notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambd
 
 def _age(note: Note) -> tuple[str, str]:
     return note.updated_at or note.created_at, note.id
-
-
-def _by_words(note_id: str, texts: Mapping[str, str]) -> list[str]:
-    own = texts[note_id]
-    found = process.extract(own, texts, scorer=fuzz.token_set_ratio, score_cutoff=_SAME_WORDS, limit=_NEIGHBOURS)
-    return [other for text, _, other in found if fuzz.token_sort_ratio(own, text) >= _ALIKE]
 
 
 def _join(groups: dict[str, set[str]], one: str, other: str, notes: Mapping[str, Note]) -> None:

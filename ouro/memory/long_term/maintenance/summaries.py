@@ -71,7 +71,7 @@ class Summaries(msgspec.Struct, eq=False):
         """Update the summary of this session if it has at least `GROWN` new user messages. Raises ModelError."""
         memory, transcript = self.memory, self.memory.transcript
         grown = turns_since(transcript.entries, _summarized(transcript), with_private=True)
-        if memory.read_only or grown < GROWN or not _is_worth_it(transcript):
+        if memory.read_only or grown < GROWN or not _is_long(transcript):
             return
         last, text = transcript.last_number, await self._summary_of(transcript)
         memory.note(SummaryRecord(text, memory.now(), last))
@@ -80,8 +80,13 @@ class Summaries(msgspec.Struct, eq=False):
         """Summarize the latest sessions of this project that have no current summary. Raises ModelError."""
         done = 0
         for info in (await self._others())[:most]:
-            transcript = await self._load_unsummarized(info.id) if info.messages >= 2 * TURNS else None
-            if transcript is None:
+            loaded = await load_closed(self.session_catalog.store, info.id) if info.messages >= 2 * TURNS else None
+            if loaded is None:
+                continue
+            transcript = Transcript.of(loaded)
+            if not (
+                turns_since(transcript.entries, _summarized(transcript), with_private=True) and _is_long(transcript)
+            ):
                 continue
             record = SummaryRecord(await self._summary_of(transcript), transcript.last_at, transcript.last_number)
             try:
@@ -122,15 +127,6 @@ class Summaries(msgspec.Struct, eq=False):
     async def _others(self) -> list[SessionInfo]:
         own = self.memory.session_id
         return [session for session in await self.session_catalog.here() if session.id != own]
-
-    async def _load_unsummarized(self, session_id: str) -> Transcript | None:
-        """The transcript of a session that needs a summary; None if it has one, is in use, or is too short."""
-        loaded = await load_closed(self.session_catalog.store, session_id)
-        if loaded is None:
-            return None
-        transcript = Transcript.of(loaded)
-        newer = turns_since(transcript.entries, _summarized(transcript), with_private=True)
-        return transcript if newer and _is_worth_it(transcript) else None
 
     async def _summary_of(self, transcript: Transcript) -> str:
         """The summary; empty if the answer is unusable: it is saved too, so that the model is not asked again."""
@@ -176,5 +172,5 @@ def _summarized(transcript: Transcript) -> int:
     return transcript.summary.message if transcript.summary else 0
 
 
-def _is_worth_it(transcript: Transcript) -> bool:
+def _is_long(transcript: Transcript) -> bool:
     return transcript.compaction is not None or turns_since(transcript.entries, 0, with_private=True) >= TURNS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import ModelError, OuroError, SearchUnavailable
+from ouro.errors import ModelError, OuroError
 from ouro.events import Event, NotesRecalled, Notice, Prompted, Remembered
 from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
 from ouro.memory.index import Lookup
@@ -176,13 +176,6 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             return vectors is not None and bool(vectors.questions([parse_query(q).spoken for q in questions_in(text)]))
         except ModelError:
             return False  # the embedder has logged it
-
-    def fill(self) -> None:
-        """Make the vectors of the newest notes that have none: in a session with one turn nothing else does it."""
-        try:
-            self.lookup.fill_notes(FILL_TIMEOUT)
-        except (ModelError, SearchUnavailable) as error:
-            log.info("recall: some notes have no vector yet: %s", error)
 
     def about_files(self, paths: Sequence[str], cwd: Path) -> list[str]:
         """The ids of the notes about these files, which are relative to `cwd`."""
@@ -395,8 +388,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
-        if has_vector:
-            await asyncio.wait({_begin(self.finder.fill)}, timeout=FILL_TIMEOUT)
+        if has_vector:  # the newest notes may have none yet: in a session with one turn nothing else makes them
+            await asyncio.wait({_begin(self.finder.lookup.fill_notes, FILL_TIMEOUT)}, timeout=FILL_TIMEOUT)
         finder = self.finder
         return await asyncio.to_thread(
             lambda: finder.recall.find(text, finder.situation(sent), by_words=not has_vector)
