@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from textual import events, on
@@ -27,7 +27,7 @@ from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
 from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.session.opening import PICK
-from ouro.session.turn_queue import Draft, TurnQueue
+from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
 SECOND_ESCAPE = 1.0
@@ -66,7 +66,7 @@ class OuroApp(App[int], inherit_bindings=False):
         self.front_end = ScreenFrontEnd(
             self, self.conversation, keymap, start, open_catalog=open_catalog, save_theme=save_theme
         )
-        self._actions = KeyActions(self, self.conversation, self.turns, self.front_end)
+        self._actions = KeyActions(self)
         for key, name in keymap.of("app").items():
             in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
@@ -120,14 +120,24 @@ class OuroApp(App[int], inherit_bindings=False):
             self._actions.scroll(name)
         elif name in ("memory", "model"):
             self.turns.say(Draft(f"/{name}"))
-        elif inspect.iscoroutinefunction(getattr(self._actions, name)):
-            self.run_worker(self._actions.run(name))
+        elif inspect.iscoroutinefunction(action := getattr(self._actions, name)):
+            self.run_worker(self._attempt(action))
         else:
-            await self._actions.run(name)
+            await self._attempt(action)
+
+    async def _attempt(self, action: Callable[[], Any]) -> None:
+        try:
+            result = action()
+            if inspect.isawaitable(result):
+                await result
+        except UsageError as error:
+            self.conversation.status.show_message(" ".join(str(error).split("\n")), "warning")
 
     @on(ResumePanel.Chosen)
     def _resume_chosen(self, message: ResumePanel.Chosen) -> None:
-        self.run_worker(self.front_end.resume_with(message.part))
+        resumed = self.front_end.session.resumed
+        if resumed is not None and message.part != "full":
+            self.run_worker(self.front_end.run(resumed.take(message.part)))
 
     @on(events.TextSelected)
     def _copy_selected(self) -> None:
@@ -151,23 +161,22 @@ class OuroApp(App[int], inherit_bindings=False):
             self.front_end.typed = ""
 
 
-@dataclass
 class KeyActions:
-    _app: App[Any]
-    _conversation: ConversationScreen
-    _turns: TurnQueue
-    _front_end: ScreenFrontEnd
-    _cleared_at: float = float("-inf")
-    _unfolded_at: float = float("-inf")
-    _stopped_at: float = float("-inf")
+    """A method for each action of the keymap that the app carries out."""
 
-    async def run(self, name: str) -> None:
-        try:
-            result = getattr(self, name)()
-            if hasattr(result, "__await__"):
-                await result
-        except UsageError as error:
-            self._conversation.status.show_message(" ".join(str(error).split("\n")), "warning")
+    def __init__(self, app: OuroApp) -> None:
+        self._app = app
+        self._conversation = app.conversation
+        self._turns = app.turns
+        self._front_end = app.front_end
+        self._cleared_at = self._unfolded_at = self._stopped_at = float("-inf")
+        # On empty input:
+        self.send = app.conversation.resume.choose_marked
+        self.queue = app.conversation.resume.mark_next
+        self.palette = partial(app.conversation.prompt.fill, "/")
+        self.redraw = partial(app.refresh, repaint=True, layout=True)
+        self.card_previous = partial(self._mark_card, -1)
+        self.card_next = partial(self._mark_card, 1)
 
     def clear(self) -> None:
         now = time.monotonic()
@@ -204,14 +213,6 @@ class KeyActions:
         else:
             self._turns.say(Draft("/rewind"))
 
-    def send(self) -> None:
-        """Enter on empty input."""
-        self._conversation.resume.choose_marked()
-
-    def queue(self) -> None:
-        """Tab on empty input."""
-        self._conversation.resume.mark_next()
-
     def mode(self) -> None:
         from ouro.commands.mode import next_mode  # too heavy to import before the first frame
 
@@ -228,12 +229,9 @@ class KeyActions:
         if twice:
             self._conversation.reader.open()
 
-    def card_previous(self) -> None:
-        if not self._conversation.transcript.mark_card(-1):
+    def _mark_card(self, by: int) -> None:
+        if not self._conversation.transcript.mark_card(by) and by < 0:
             raise UsageError(_NO_CARDS)
-
-    def card_next(self) -> None:
-        self._conversation.transcript.mark_card(1)
 
     def card(self) -> None:
         """Unfold or fold one tool call, or one thinking."""
@@ -261,9 +259,6 @@ class KeyActions:
         keymap = self._front_end.keymap
         self._app.push_screen(HelpSheet(keymap, help_text(self._conversation.session, keymap.sections())))
 
-    def palette(self) -> None:
-        self._conversation.prompt.fill("/")
-
     async def search_history(self) -> None:
         prompt = self._conversation.prompt
         entries = [
@@ -284,9 +279,6 @@ class KeyActions:
         if image is None:
             raise UsageError("There is no image on the clipboard.")
         self._conversation.prompt.put(self._conversation.prompt.attachments.add_image(image) + " ")
-
-    def redraw(self) -> None:
-        self._app.refresh(repaint=True, layout=True)
 
     def scroll(self, where: str) -> None:
         """Scroll the body of the open question, else the transcript."""

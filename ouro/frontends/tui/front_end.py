@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from textual.app import App
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Notice
+from ouro.frontends.session_lines import card_line, now
 from ouro.frontends.tui import external
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
@@ -21,8 +21,8 @@ from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet, Picker, Sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
-from ouro.session.opening import OpenRequest, Part, open_interactively
-from ouro.session.turn_queue import Draft, TurnQueue
+from ouro.session.opening import OpenRequest, open_interactively
+from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class ScreenFrontEnd:
     async def open_first(self, request: OpenRequest) -> OuroError | None:
         """Open the session that the program was started for; returns the error if that fails."""
         try:
-            session = await self._open_interactively(request)
+            session = await open_interactively(self._start.open, request, self)
         except OuroError as error:
             return error
         if session is None:
@@ -204,7 +204,7 @@ class ScreenFrontEnd:
         await self._turns.finish_turn(timeout=1.0)
         before = self._turns.session
         try:
-            session = await self._open_interactively(request)
+            session = await open_interactively(self._start.open, request, self)
         except OuroError as error:
             self._conversation.show(Notice(str(error), "error"))
             return
@@ -213,14 +213,32 @@ class ScreenFrontEnd:
             if before is not None:
                 await before.close()
 
+    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Choose; Enter counts only after a moment, because it may have been typed before the question appeared."""
+        return await self.result_of(Picker(title, choices, grace=QuestionPanel.GRACE))
+
+    async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
+        """Pick a session. At the start: a new one if the user picks none, None if the user quits."""
+        if self._turns.session is not None:
+            return await self.pick_session(self._turns.session.session_catalog, only=ids)
+        if self._open_catalog is None:
+            return OpenRequest()
+        sheet = SessionPicker(self._open_catalog, self.keymap, only=ids, rename=self._rename_open, esc="new session")
+        picked = await self.result_of(sheet)
+        return None if sheet.wants_to_leave else picked or OpenRequest()
+
+    async def set_up_model(self) -> str:
+        from ouro.commands.models import set_up  # needed only without a model
+
+        return await set_up(self)
+
     async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
         async def get_catalog() -> SessionCatalog:
             return session_catalog
 
-        picker = SessionPicker(get_catalog, self.keymap, only=only, rename=self.rename_open)
-        return await self.result_of(picker)
+        return await self.result_of(SessionPicker(get_catalog, self.keymap, only=only, rename=self._rename_open))
 
-    def rename_open(self, session_id: str, title: str) -> bool:
+    def _rename_open(self, session_id: str, title: str) -> bool:
         """Rename the session if it is the one on the screen: only its own writer can."""
         session = self._turns.session
         if session is None or session.id != session_id:
@@ -228,10 +246,6 @@ class ScreenFrontEnd:
         session.rename(title)
         self.redraw()
         return True
-
-    async def _open_interactively(self, request: OpenRequest) -> Session | None:
-        dialog = ScreenOpenDialog(self, self._turns, self._open_catalog)
-        return await open_interactively(self._start.open, request, dialog)
 
     async def _use(self, session: Session, message: int) -> None:
         turn = self._start.take_turn()
@@ -245,45 +259,15 @@ class ScreenFrontEnd:
             self._resume_card = asyncio.create_task(self._show_resumed(session, session.resumed))
 
     async def _show_resumed(self, session: Session, resumed: Resumed) -> None:
-        """Show the resume card, unless a turn is already running."""
+        """Show the resume card, as a panel or as one line, unless a turn is already running."""
         try:
             card = await resumed.card()
         except (OuroError, OSError) as error:
             log.warning("the resume card: %s", error)
             return
-        if self._turns.session is session and not self._turns.running:
-            self._conversation.show_resumed(card)
-
-    async def resume_with(self, part: Part) -> None:
-        resumed = self.session.resumed
-        if resumed is not None and part != "full":
-            await self.run(resumed.take(part))
-
-
-@dataclass
-class ScreenOpenDialog:
-    """Asks the questions that opening a session may need, on sheets."""
-
-    _front_end: ScreenFrontEnd
-    _turns: TurnQueue
-    _open_catalog: GetCatalog | None
-
-    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Choose; Enter counts only after a moment, because it may have been typed before the question appeared."""
-        return await self._front_end.result_of(Picker(title, choices, grace=QuestionPanel.GRACE))
-
-    async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
-        """Pick a session. At the start: a new one if the user picks none, None if the user quits."""
-        if self._turns.session is not None:
-            return await self._front_end.pick_session(self._turns.session.session_catalog, only=ids)
-        if self._open_catalog is None:
-            return OpenRequest()
-        rename = self._front_end.rename_open
-        sheet = SessionPicker(self._open_catalog, self._front_end.keymap, only=ids, rename=rename, esc="new session")
-        picked = await self._front_end.result_of(sheet)
-        return None if sheet.wants_to_leave else picked or OpenRequest()
-
-    async def set_up_model(self) -> str:
-        from ouro.commands.models import set_up  # needed only without a model
-
-        return await set_up(self._front_end)
+        if self._turns.session is not session or self._turns.running:
+            return
+        if card.is_long:
+            self._conversation.resume.show(card)
+        else:
+            self._conversation.show(Notice(card_line(card, now())))

@@ -16,7 +16,7 @@ from ouro.errors import OuroError
 from ouro.events import Event
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.session_lines import LEFT_BRANCH, card_line, now
+from ouro.frontends.session_lines import LEFT_BRANCH
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
@@ -37,7 +37,7 @@ from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
-    from ouro.session import ResumeCard, Session
+    from ouro.session import Session
 
 MAX_BLOCKS = 1_000
 """The number of blocks from which those far above are dropped."""
@@ -178,13 +178,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 block.set_open(self.reader.is_open)
             self.transcript.prepend(blocks)
         return session is self.session
-
-    def show_resumed(self, card: ResumeCard) -> None:
-        """Show the resume card: as a panel if the user should choose, else as one line."""
-        if card.is_long:
-            self.resume.show(card)
-        else:
-            self.show(events.Notice(card_line(card, now())))
 
     # What the turn queue reports
 
