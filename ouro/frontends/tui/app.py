@@ -25,7 +25,7 @@ from ouro.frontends.tui.screens.session_picker import GetCatalog
 from ouro.frontends.tui.screens.sheet import HelpSheet, Picker
 from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
 from ouro.frontends.tui.widgets.question_panel import AskPanel
-from ouro.frontends.tui.widgets.resume_panel import ResumePanel
+from ouro.frontends.tui.widgets.status import ResumePanel
 from ouro.session.opening import PICK
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log

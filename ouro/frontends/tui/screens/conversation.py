@@ -23,11 +23,9 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import ALL_AROUND_FROM_HEIGHT, BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT, Look
 from ouro.frontends.tui.screens.sheet import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
-from ouro.frontends.tui.widgets.completion import Completion
-from ouro.frontends.tui.widgets.prompt import PromptArea, PromptBox
+from ouro.frontends.tui.widgets.prompt import Completion, PromptArea, PromptBox
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel, QuestionStack
-from ouro.frontends.tui.widgets.resume_panel import ResumePanel
-from ouro.frontends.tui.widgets.status import Header, StatusLine, TodoPanel
+from ouro.frontends.tui.widgets.status import Header, ResumePanel, StatusLine, TodoPanel
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
 from ouro.frontends.welcome import welcome

@@ -1,24 +1,31 @@
-"""Header, TodoPanel and StatusLine: the state of the session."""
+"""Header, TodoPanel, StatusLine and ResumePanel: the state of the session."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from textual import events
 from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import reactive
+from textual.style import Style
 from textual.timer import Timer
 from textual.widget import Widget
+from textual.widgets import Static
 
 from ouro.display import Todo
-from ouro.frontends.session_lines import status_items
-from ouro.frontends.tui.look import OPENING, Look
+from ouro.frontends.session_lines import card_choices, card_lines, now, status_items, title_of
+from ouro.frontends.tui.look import HEADER_FROM_HEIGHT, OPENING, Look
+from ouro.session.opening import Part
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.session import Status
+    from ouro.session import ResumeCard, Status
 
-_BETWEEN = " · "
+_BETWEEN, _BETWEEN_CHOICES = " · ", "   "
 MAX_TODOS = 7
 """Todos that are shown at once."""
 _DROPPED_FIRST = ("sandbox", "tokens", "memories", "cost", "branch", "context", "model")
@@ -47,13 +54,13 @@ class Header(Widget):
         return Content.assemble(line, " " * (room - title.cell_length), title) if title.cell_length > 3 else line
 
 
-class TodoPanel(Widget):
+class TodoPanel(Static):
     """The plan above the prompt; the todo in progress is always visible."""
 
-    todos: reactive[tuple[Todo, ...]] = reactive((), layout=True)
+    todos: reactive[tuple[Todo, ...]] = reactive(())
 
     def __init__(self) -> None:
-        super().__init__(id="todos")
+        super().__init__(id="todos", markup=False)
         self._wanted = True
 
     def toggle(self) -> bool:
@@ -63,25 +70,16 @@ class TodoPanel(Widget):
         return bool(self.todos)
 
     def watch_todos(self) -> None:
-        is_open = any(todo.state != "done" for todo in self.todos)
-        self.set_class(self._wanted and is_open, "-open")
+        current = next((place for place, todo in enumerate(self.todos) if todo.state != "done"), None)
+        self.set_class(self._wanted and current is not None, "-open")
         done = sum(todo.state == "done" for todo in self.todos)
         self.border_title = f"plan {done}/{len(self.todos)}"
-
-    def render(self) -> Content:
-        lines = [(f"{todo.mark} {clean(todo.text)}".replace("\n", " "), todo.state) for todo in self._in_sight()]
-        width = max(1, self.size.width)
-        return Content("\n").join(
-            Content.styled(text, _TODO_STYLES[state]).truncate(width, ellipsis=True) for text, state in lines
-        )
-
-    def _in_sight(self) -> tuple[Todo, ...]:
-        current = next((place for place, todo in enumerate(self.todos) if todo.state != "done"), 0)
-        first = max(0, min(current - 2, len(self.todos) - MAX_TODOS))
-        return self.todos[first : first + MAX_TODOS]
-
-    def get_content_height(self, *_: object) -> int:
-        return min(MAX_TODOS, len(self.todos))
+        first = max(0, min((current or 0) - 2, len(self.todos) - MAX_TODOS))
+        rows = [
+            Content.styled(f"{todo.mark} {clean(todo.text)}".replace("\n", " "), _TODO_STYLES[todo.state])
+            for todo in self.todos[first : first + MAX_TODOS]
+        ]
+        self.update(Content("\n").join(rows))
 
 
 class StatusLine(Widget):
@@ -115,15 +113,98 @@ class StatusLine(Widget):
             line = self._fit({**status_items(self.status), "queued": queued}, width)
         return line.truncate(width, ellipsis=True)
 
-    def _fit(self, parts: dict[str, str], width: int) -> Content:
-        items = [item for item in self._items if parts[item]]
+    def _fit(self, texts: dict[str, str], width: int) -> Content:
+        items = [item for item in self._items if texts[item]]
         for dropped in ("", *_DROPPED_FIRST):
             items = [item for item in items if item != dropped]
-            line = Content(_BETWEEN).join(self._part(item, parts[item]) for item in items)
+            line = Content(_BETWEEN).join(Content.styled(texts[item], _style(item, texts[item])) for item in items)
             if line.cell_length <= width:
                 break
         return line
 
-    def _part(self, item: str, text: str) -> Content:
-        stands_out = item == "saved" or text.startswith("! ")
-        return Content.styled(text, _STYLES[text] if item == "mode" else "$warning" if stands_out else "")
+
+def _style(item: str, text: str) -> str:
+    if item == "mode":
+        return _STYLES[text]
+    return "$warning" if item == "saved" or text.startswith("! ") else ""
+
+
+class ResumePanel(Widget):
+    """The panel above the prompt, which keeps the focus. A message without a choice resumes the full session.
+
+    On empty input Tab marks the next choice, Enter takes it, Esc closes the panel.
+    """
+
+    @dataclass
+    class Chosen(Message):
+        part: Part
+
+    def __init__(self) -> None:
+        super().__init__(id="resume")
+        self.clock = now
+        self._card: ResumeCard | None = None
+        self._place = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._card is not None
+
+    def show(self, card: ResumeCard) -> None:
+        self._card, self._place = card, 0
+        self.border_title = f"resumed: {title_of(card.info)}"
+        keys = "Tab next · Enter takes it · Esc closes" if len(self._choices) > 1 else "Enter · Esc closes"
+        self.border_subtitle = f"{keys} · or type a message"
+        self.display = True
+        self.refresh(layout=True)
+
+    def close(self) -> None:
+        self._card = None
+        self.display = False
+
+    def mark_next(self) -> None:
+        if self.is_open:
+            self._place = (self._place + 1) % len(self._choices)
+            self.refresh()
+
+    def choose_marked(self) -> None:
+        if self.is_open:
+            self._choose(self._place)
+
+    @property
+    def _choices(self) -> list[tuple[Part, str]]:
+        return card_choices(self._card) if self._card is not None else []
+
+    def on_click(self, event: events.Click) -> None:
+        if (place := event.style.meta.get("place")) is not None:
+            self._choose(place)
+
+    def _choose(self, place: int) -> None:
+        self.post_message(self.Chosen(self._choices[place][0]))
+        self.close()
+
+    def render(self) -> Content:
+        return Content("\n").join(self._rows(self.size.width))
+
+    def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
+        return len(self._rows(width))
+
+    def _rows(self, width: int) -> list[Content]:
+        if self._card is None:
+            return []
+        facts = card_lines(self._card, self.clock())
+        if self.app.size.height < HEADER_FROM_HEIGHT:
+            facts = [fact for fact in facts if fact[0] == "first call"]
+        rows = [Content.assemble((f"{name:<12}", "$muted"), words) for name, words in facts]
+        return [row.truncate(max(1, width), ellipsis=True) for row in (*rows, *self._choice_rows(width))]
+
+    def _choice_rows(self, width: int) -> list[Content]:
+        """The choices, as many in a row as fit."""
+        rows = [Content()]
+        for place, (_part, words) in enumerate(self._choices):
+            is_marked = place == self._place
+            choice = Content.styled(f"{'❯' if is_marked else ' '} {words}", "$mark bold" if is_marked else "")
+            choice = choice.stylize(Style.from_meta({"place": place}))
+            if rows[-1] and rows[-1].cell_length + len(_BETWEEN_CHOICES) + choice.cell_length > width:
+                rows.append(Content())
+            rows[-1] = Content.assemble(rows[-1], _BETWEEN_CHOICES if rows[-1] else "", choice)
+        return rows
