@@ -165,6 +165,7 @@ class _Inline:
         return self._runs
 
     def _take(self, token: Token) -> None:
+        palette, style = self._palette, self._styles[-1]
         match token.type:
             case "text" | "text_special" | "html_inline":
                 self._put(token.content)
@@ -173,45 +174,37 @@ class _Inline:
             case "hardbreak":
                 self._put("\n")
             case "code_inline":
-                back = self._palette.inline_code
-                self._put(token.content, self._styles[-1] + Style(color=back.color, bgcolor=back.bgcolor))
+                self._put(token.content, style + Style(color=palette.code.color, bgcolor=palette.code.bgcolor))
             case "strong_open":
-                self._styles.append(self._styles[-1] + Style(bold=True))
+                self._styles.append(style + Style(bold=True))
             case "em_open":
-                self._styles.append(self._styles[-1] + Style(italic=True))
+                self._styles.append(style + Style(italic=True))
             case "s_open":
-                self._styles.append(self._styles[-1] + Style(strike=True))
+                self._styles.append(style + Style(strike=True))
             case "link_open":
-                self._open_link(str(token.attrs.get("href", "")))
+                target = clean(str(token.attrs.get("href", "")))
+                style += Style(color=palette.link.color, underline=True)
+                if target.startswith(_CLICKABLE):
+                    style += Style(link=target)
+                self._styles.append(style)
+                self._links.append((target, len(self._runs)))
             case "link_close":
-                self._close_link()
+                self._styles.pop()
+                target, start = self._links.pop()
+                shown = "".join(text for text, _ in self._runs[start:])
+                if not shown:
+                    self._put(target, style)
+                elif target.removeprefix("mailto:") != shown:
+                    self._put(f" ({target})", palette.muted)
             case "image":
-                self._put(f"[image: {token.content or 'image'}]", self._styles[-1] + Style(italic=True))
-                self._put(f" ({clean(str(token.attrs.get('src', '')))})", self._palette.muted)
+                self._put(f"[image: {token.content or 'image'}]", style + Style(italic=True))
+                self._put(f" ({clean(str(token.attrs.get('src', '')))})", palette.muted)
             case _ if token.nesting < 0:
                 self._styles.pop()
 
     def _put(self, text: str, style: Style | None = None) -> None:
         if text := text if text == "\n" else clean(text):
             self._runs.append((text, style or self._styles[-1]))
-
-    def _open_link(self, target: str) -> None:
-        target = clean(target)
-        link = self._palette.link
-        style = self._styles[-1] + Style(color=link.color, underline=True)
-        if target.startswith(_CLICKABLE):
-            style += Style(link=target)
-        self._styles.append(style)
-        self._links.append((target, len(self._runs)))
-
-    def _close_link(self) -> None:
-        style = self._styles.pop()
-        target, start = self._links.pop()
-        shown = "".join(text for text, _ in self._runs[start:])
-        if not shown:
-            self._put(target, style)
-        elif target.removeprefix("mailto:") != shown:
-            self._put(f" ({target})", self._palette.muted)
 
 
 def _end_of(tokens: Sequence[Token], start: int) -> int:
@@ -233,12 +226,17 @@ def table_lines(
 ) -> list[StyledLine]:
     """Draw a table; the first row is its heading. `aligned`: `left`, `right`, `center` or empty for each column."""
     widths = _column_widths(rows, width - len(_BETWEEN) * (len(rows[0]) - 1))
-    if widths is None:
-        return _as_records(rows, width, palette)
-    lines = _row_lines(rows[0], widths, aligned, palette)
-    lines.append(StyledLine([Segment("─┼─".join("─" * column for column in widths), palette.muted)]))
-    for row in rows[1:]:
-        lines += _row_lines(row, widths, aligned, palette)
+    lines: list[StyledLine] = []
+    if widths is not None:
+        lines += _row_lines(rows[0], widths, aligned, palette)
+        lines.append(StyledLine([Segment("─┼─".join("─" * column for column in widths), palette.muted)]))
+        for row in rows[1:]:
+            lines += _row_lines(row, widths, aligned, palette)
+        return lines
+    for row in rows[1:] or rows[:1]:  # too narrow for columns: one record below the other
+        lines += [StyledLine([])] if lines else []
+        for heading, cell in zip(rows[0], row, strict=False):
+            lines += wrap([*heading, (": ", palette.strong), *cell], width)
     return lines
 
 
@@ -263,25 +261,12 @@ def _row_lines(
     for cells in zip_longest(*map(wrap, row, widths)):
         segments: list[Segment] = []
         for line, width, side in zip(cells, widths, aligned, strict=True):
+            missing = max(0, width - (line.cells if line else 0))
+            left = {"right": missing, "center": missing // 2}.get(side, 0)
             segments += [Segment(_BETWEEN, palette.muted)] if segments else []
-            segments += _align(line.segments if line else [], width, side, palette.text)
+            segments += [Segment(" " * left, palette.text)] if left else []
+            segments += [*(line.segments if line else []), Segment(" " * (missing - left), palette.text)]
         lines.append(StyledLine(segments))
-    return lines
-
-
-def _align(segments: Sequence[Segment], width: int, side: str, base: Style) -> list[Segment]:
-    missing = max(0, width - sum(cell_len(segment.text) for segment in segments))
-    left = {"right": missing, "center": missing // 2}.get(side, 0)
-    return [*([Segment(" " * left, base)] if left else []), *segments, Segment(" " * (missing - left), base)]
-
-
-def _as_records(rows: Sequence[Sequence[Cell]], width: int, palette: Palette) -> list[StyledLine]:
-    lines: list[StyledLine] = []
-    for row in rows[1:] or rows[:1]:
-        if lines:
-            lines.append(StyledLine([]))
-        for heading, cell in zip(rows[0], row, strict=False):
-            lines += wrap([*heading, (": ", palette.strong), *cell], width)
     return lines
 
 
@@ -303,6 +288,17 @@ class MarkdownPiece:
     """Its number, if it is an item of an ordered list."""
     marker: str = ""
     """Identifies the list that it is an item of."""
+    is_open: bool = False
+    """It is a fence without its end."""
+
+    @property
+    def code(self) -> tuple[str, str] | None:
+        """Language and code of a fence; None for other pieces."""
+        if self.kind != "fence" or self.source.startswith(" "):
+            return None
+        head, _, body = self.source.partition("\n")
+        body = body.removesuffix("\n") if self.is_open else body.rstrip("\n").rpartition("\n")[0]
+        return head.lstrip("`~").strip().partition(" ")[0], body
 
 
 class MarkdownPieces:
@@ -317,18 +313,14 @@ class MarkdownPieces:
     def settle(self) -> list[MarkdownPiece]:
         """Move final pieces to `finished`; returns the rest, usually one piece."""
         if self._is_open_fence():
-            return [MarkdownPiece(self._open, "fence", bool(self.finished))]
+            return [MarkdownPiece(self._open, "fence", bool(self.finished), is_open=True)]
         end = self._open.rfind("\n") + 1
         if end > self._seen:
-            self._commit(end)
+            for piece in [*self._cut(self._open[:end])][:-1]:
+                self.finished.append(piece)
+                self._open = self._open[len(piece.source) :]
+            self._seen = self._open.rfind("\n") + 1
         return list(self._cut(self._open))
-
-    def open_code(self) -> tuple[str, str] | None:
-        """Language and code of an open fence at the end, which need not be parsed again; None if there is none."""
-        if not self._is_open_fence() or self._open.startswith(" "):
-            return None
-        head, _, body = self._open.partition("\n")
-        return head.lstrip("`~").strip().partition(" ")[0], body.removesuffix("\n")
 
     def _is_open_fence(self) -> bool:
         match = _FENCE.match(self._open)
@@ -336,14 +328,6 @@ class MarkdownPieces:
         if match is None or head < 0 or (match[1][0] == "`" and "`" in self._open[match.end() : head]):
             return False
         return not any(closing[1].startswith(match[1]) for closing in _CLOSING.finditer(self._open, head + 1))
-
-    def _commit(self, end: int) -> None:
-        """Keep the last piece of the complete lines open, and close those before it."""
-        pieces = list(self._cut(self._open[:end]))
-        for piece in pieces[:-1]:
-            self.finished.append(piece)
-            self._open = self._open[len(piece.source) :]
-        self._seen = self._open.rfind("\n") + 1
 
     def _cut(self, text: str) -> Iterator[MarkdownPiece]:
         """The pieces of the open text; together they are the text."""

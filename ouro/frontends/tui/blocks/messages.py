@@ -69,6 +69,7 @@ class AnswerBlock(TranscriptBlock):
         self._finished: list[StyledLine] = []
         self._drawn = 0
         self._code: Code | None = None
+        """Draws the first piece that is not finished, if it is a fence."""
         self._for: tuple[int, Palette] | None = None
         if text:
             self.append(text)
@@ -94,17 +95,14 @@ class AnswerBlock(TranscriptBlock):
         tail = self._pieces.settle()
         inner = width - 2 * len(MARGIN)
         for piece in self._pieces.finished[self._drawn :]:
-            self._finished += self._piece_lines(piece, inner, palette)
+            self._finished += self._piece_lines(piece, inner, palette, self._code)
             self._code = None
         self._drawn = len(self._pieces.finished)
-        if (code := self._pieces.open_code()) is not None:
-            return [*self._finished, *self._code_lines(*code, inner, palette)]
         lines = list(self._finished)
-        kept = self._code
-        for piece in tail:
-            lines += self._piece_lines(piece, inner, palette)
-            self._code = None
-        self._code = kept
+        for place, piece in enumerate(tail):
+            if piece.is_open and piece.code is not None and self._code is None:
+                self._code = Code(piece.code[0], inner, palette, MARGIN)
+            lines += self._piece_lines(piece, inner, palette, None if place else self._code)
         return lines
 
     def as_markdown(self) -> str:
@@ -116,21 +114,14 @@ class AnswerBlock(TranscriptBlock):
             self._pieces.add(text)
             self.invalidate()
 
-    def _piece_lines(self, piece: MarkdownPiece, width: int, palette: Palette) -> list[StyledLine]:
-        if self._code is not None and piece.kind == "fence":
-            # The fence was already drawn while it was open: only its end is new.
-            return self._code_lines(
-                "", piece.source.partition("\n")[2].rstrip("\n").rpartition("\n")[0], width, palette
-            )
-        space = (MARGIN, palette.text)
-        drawn = indent(markdown_lines(piece.source, width, palette, piece.number), space, space)
+    def _piece_lines(self, piece: MarkdownPiece, width: int, palette: Palette, code: Code | None) -> list[StyledLine]:
+        """The lines of a piece; `code` has drawn the beginning of the fence that it is."""
+        if code is not None and piece.code is not None:
+            drawn = code.lines(piece.code[1])
+        else:
+            space = (MARGIN, palette.text)
+            drawn = indent(markdown_lines(piece.source, width, palette, piece.number), space, space)
         return [StyledLine([]), *drawn] if piece.gap and drawn else drawn
-
-    def _code_lines(self, language: str, code: str, width: int, palette: Palette) -> list[StyledLine]:
-        if self._code is None:
-            self._code = Code(language, width, palette, MARGIN)
-        gap = [StyledLine([])] if self._finished else []
-        return [*gap, *self._code.lines(code)]
 
 
 class ThinkingBlock(TranscriptBlock):

@@ -35,7 +35,7 @@ class Palette:
         self.heading = _style(base, colors["primary"], bold=True)
         self.user = _style(raised, text)
         self.user_bar = _style(raised, colors["accent"], bold=True)
-        self.code = self.inline_code = _style(raised, text)
+        self.code = _style(raised, text)
         self.added = _style(_blend(base, added, 0.16), text)
         self.added_word = _changed_word(base, added, text)
         self.removed = _style(_blend(base, removed, 0.16), text)

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todo, Todos
+from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import diff_lines
@@ -49,7 +49,7 @@ def _body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine
             words = f"[image: {tidy(body.name)}] {tidy(body.media_type)}, {byte_size(body.bytes)}"
             return iter(wrap([(words, palette.text)], width))
         case Todos():
-            return (line for todo in body.items for line in _todo(todo, width, palette))
+            return _todos(body, width, palette)
 
 
 def preview_size(body: Body, failed: bool) -> int:
@@ -81,17 +81,9 @@ def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[Sty
 
 
 def text_size(body: Body) -> int:
-    match body:
-        case Plain():
-            return body.text.count("\n") + 1
-        case CommandOutput():
-            return body.output.count("\n") + 2
-        case Diff():
-            return min(30, sum((change.after or change.before or "").count("\n") + 2 for change in body.changes))
-        case Picture():
-            return 1
-        case Todos():
-            return len(body.items)
+    if isinstance(body, Diff):  # without comparing the files
+        return min(30, sum((change.after or change.before or "").count("\n") + 2 for change in body.changes))
+    return body_text(body).count("\n") + 1
 
 
 def body_text(body: Body) -> str:
@@ -127,10 +119,12 @@ def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[Styl
         yield StyledLine([Segment(crop(f"exit code {body.exit_code}", width), palette.error)])
 
 
-def _todo(todo: Todo, width: int, palette: Palette) -> list[StyledLine]:
-    style = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}[todo.state]
-    lines = wrap([(tidy(todo.text), style)], width - 2)
-    return indent(lines, (f"{todo.mark} ", style), ("  ", style), decoration=False)
+def _todos(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
+    styles = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}
+    for todo in body.items:
+        style = styles[todo.state]
+        lines = wrap([(tidy(todo.text), style)], width - 2)
+        yield from indent(lines, (f"{todo.mark} ", style), ("  ", style), decoration=False)
 
 
 State = Literal["running", "waiting", "done", "failed", "stopped"]
