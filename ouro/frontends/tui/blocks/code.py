@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -60,7 +59,10 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
     for _, kind, value in lexer.get_tokens_unprocessed(f"{code}\n"):  # some lexers, as of diffs, need whole lines
         style = styles.get(kind)
         if style is None:
-            style = styles[kind] = base + _style_of(kind, palette.syntax)
+            name = str(kind).removeprefix("Token.")
+            while name and name not in palette.syntax:
+                name = name.rpartition(".")[0]
+            style = styles[kind] = base + palette.syntax.get(name, Style.null())
         first, *others = value.split("\n")
         if first:
             rows[-1].append((first, style))
@@ -91,13 +93,6 @@ def _lexer(language: str) -> Any:
         return get_lexer_by_name(language)
     except ClassNotFound:
         return None
-
-
-def _style_of(kind: Any, syntax: Mapping[str, Style]) -> Style:
-    name = str(kind).removeprefix("Token.")
-    while name and name not in syntax:
-        name = name.rpartition(".")[0]
-    return syntax.get(name, Style.null())
 
 
 def _chunk_size(code: str, language: str) -> int:

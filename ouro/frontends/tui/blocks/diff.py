@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import groupby, zip_longest
+from itertools import accumulate, groupby, zip_longest
 
 from rich.segment import Segment
 from rich.style import Style
@@ -223,9 +223,8 @@ def find_changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
     if 2 * _count_words(same) < MIN_SIMILARITY * _count_words([*old_words, *new_words]):
         return [], []
     codes = [code for code in matcher.get_opcodes() if code[0] != "equal"]
-    return _spans(old_words, [(code[1], code[2]) for code in codes]), _spans(
-        new_words, [(code[3], code[4]) for code in codes]
-    )
+    old_ranges, new_ranges = [code[1:3] for code in codes], [code[3:5] for code in codes]
+    return _spans(old_words, old_ranges), _spans(new_words, new_ranges)
 
 
 def _count_words(words: Iterable[str]) -> int:
@@ -234,7 +233,5 @@ def _count_words(words: Iterable[str]) -> int:
 
 
 def _spans(words: Sequence[str], ranges: Sequence[Span]) -> list[Span]:
-    offsets = [0]
-    for word in words:
-        offsets.append(offsets[-1] + len(word))
+    offsets = list(accumulate(map(len, words), initial=0))
     return [(offsets[first], offsets[last]) for first, last in ranges if first < last]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from rich.cells import cell_len, split_graphemes
@@ -21,22 +22,17 @@ _WIDE = "\u1100-\u115f\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30
 _ATOMS = re.compile(rf"( +)|([{_WIDE}])|([^ {_WIDE}]+)")
 
 
+@dataclass(slots=True, eq=False)
 class StyledLine:
-    """One line of the screen.
+    """One line of the screen."""
 
-    Args:
-        gutter: the number of characters at its start that are decoration; copying omits them.
-        joint: what preceded the line in the text: a newline; a space or nothing if the line was wrapped.
-        filling: the number of characters at its end that only fill the width.
-    """
-
-    __slots__ = ("filling", "gutter", "joint", "segments")
-
-    def __init__(self, segments: Sequence[Segment], gutter: int = 0, joint: str = "\n", filling: int = 0) -> None:
-        self.filling = filling
-        self.segments = segments
-        self.gutter = gutter
-        self.joint = joint
+    segments: Sequence[Segment]
+    gutter: int = 0
+    """The number of characters at its start that are decoration; copying omits them."""
+    joint: str = "\n"
+    """What preceded the line in the text: a newline; a space or nothing if the line was wrapped."""
+    filling: int = 0
+    """The number of characters at its end that only fill the width."""
 
     @property
     def text(self) -> str:
@@ -105,7 +101,7 @@ def crop(text: str, width: int) -> str:
     text = " ".join(text.split("\n"))
     if cell_len(text) <= width:
         return text
-    return _take(text, max(0, width - 1))[0].rstrip() + "…" if width > 0 else ""
+    return _take(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
 def text_to_copy(lines: Iterable[StyledLine]) -> str:
@@ -159,7 +155,7 @@ def _split(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int
                     yield start, end, joint
                     joint = " " if end < atom.start() else ""
                 start = atom.start()
-            for cut in _cuts(text, start, atom.end(), width):
+            while (cut := start + len(_take(text[start : atom.end()], width, at_least_one=True))) < atom.end():
                 yield start, cut, joint
                 start, joint = cut, ""
             used = cell_len(text[start : atom.end()])
@@ -167,24 +163,16 @@ def _split(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int
     yield start, len(text) if keeps_spaces else end, joint
 
 
-def _cuts(text: str, start: int, end: int, width: int) -> Iterator[int]:
-    """The places at which to cut `text[start:end]` so that each part fits."""
-    while (head := _take(text[start:end], width, at_least_one=True)[0]) and start + len(head) < end:
-        start += len(head)
-        yield start
-
-
-def _take(text: str, cells: int, at_least_one: bool = False) -> tuple[str, str]:
-    """Split `text` after as much as fits; emoji of several characters are not split."""
+def _take(text: str, cells: int, at_least_one: bool = False) -> str:
+    """As much of the start of `text` as fits; emoji of several characters are not split."""
     if text.isascii():
-        cells = max(cells, 1) if at_least_one else cells
-        return text[:cells], text[cells:]
+        return text[: max(cells, 1) if at_least_one else cells]
     used = 0
     for start, _end, size in split_graphemes(text)[0]:
         if used + size > cells and not (at_least_one and start == 0):
-            return text[:start], text[start:]
+            return text[:start]
         used += size
-    return text, ""
+    return text
 
 
 def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -334,9 +334,7 @@ class MarkdownPieces:
         starts = _starts(parser().parse(text))
         if not starts:
             return
-        offsets = [0]
-        for row in text.split("\n"):
-            offsets.append(offsets[-1] + len(row) + 1)
+        offsets = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))
         before = self.finished[-1] if self.finished else None
         for place, (line, token, item) in enumerate(starts):
             begin = offsets[line] if place else 0

@@ -8,6 +8,24 @@ from rich.style import Style
 from textual.color import Color
 
 _TONES = ("primary", "secondary", "accent", "success", "warning", "error")
+_SYNTAX = {
+    "Comment": ("muted", "italic"),
+    "Keyword": ("accent", ""),
+    "Operator.Word": ("accent", ""),
+    "Name.Function": ("primary", ""),
+    "Name.Class": ("primary", "bold"),
+    "Name.Decorator": ("warning", ""),
+    "Name.Builtin": ("primary", ""),
+    "Name.Tag": ("accent", ""),
+    "Name.Attribute": ("primary", ""),
+    "Name.Exception": ("error", ""),
+    "Literal.String": ("success", ""),
+    "Literal.Number": ("warning", ""),
+    "Generic.Heading": ("primary", "bold"),
+    "Generic.Inserted": ("success", ""),
+    "Generic.Deleted": ("error", ""),
+}
+"""Colour and style of what pygments finds, by the beginning of a token name."""
 
 
 class Palette:
@@ -40,8 +58,11 @@ class Palette:
         self.added_word = _changed_word(base, added, text)
         self.removed = _style(_blend(base, removed, 0.16), text)
         self.removed_word = _changed_word(base, removed, text)
-        self.syntax = _syntax(colors, muted)
-        """Styles by the beginning of a pygments token name (`Keyword`, `Name.Function`); they set only the colour."""
+        colors["muted"] = muted
+        self.syntax = {
+            name: Style.parse(style) + Style(color=colors[tone].rich_color) for name, (tone, style) in _SYNTAX.items()
+        }
+        """Styles by the names of `_SYNTAX`; they have no background."""
 
 
 def _style(back: Color, front: Color, bold: bool | None = None, underline: bool | None = None) -> Style:
@@ -51,29 +72,6 @@ def _style(back: Color, front: Color, bold: bool | None = None, underline: bool 
 def _changed_word(base: Color, tone: Color, text: Color) -> Style:
     """Words that changed in a line of a diff: on a background of `tone`, or, where that cannot be mixed, in it."""
     return _style(base, tone, bold=True) if base.ansi is not None else _style(_blend(base, tone, 0.42), text, bold=True)
-
-
-def _syntax(colors: Mapping[str, Color], muted: Color) -> dict[str, Style]:
-    def tone(color: Color, bold: bool | None = None, italic: bool | None = None) -> Style:
-        return Style(color=color.rich_color, bold=bold, italic=italic)
-
-    return {
-        "Comment": tone(muted, italic=True),
-        "Keyword": tone(colors["accent"]),
-        "Operator.Word": tone(colors["accent"]),
-        "Name.Function": tone(colors["primary"]),
-        "Name.Class": tone(colors["primary"], bold=True),
-        "Name.Decorator": tone(colors["warning"]),
-        "Name.Builtin": tone(colors["primary"]),
-        "Name.Tag": tone(colors["accent"]),
-        "Name.Attribute": tone(colors["primary"]),
-        "Name.Exception": tone(colors["error"]),
-        "Literal.String": tone(colors["success"]),
-        "Literal.Number": tone(colors["warning"]),
-        "Generic.Heading": tone(colors["primary"], bold=True),
-        "Generic.Inserted": tone(colors["success"]),
-        "Generic.Deleted": tone(colors["error"]),
-    }
 
 
 def _color(variables: Mapping[str, str], name: str, default: str) -> Color:

@@ -22,6 +22,7 @@ from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selecte
 from ouro.frontends.tui.blocks.messages import MARGIN, UserMessage, queued_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll
+from ouro.utils.text import plural
 
 MAX_STRIPS = 300
 """Cached strips. Each has some fifty objects, which the garbage collector visits."""
@@ -58,7 +59,7 @@ class TranscriptView(LineScroll):
         """Whether it stays at the end."""
         self._palette = Palette({})
         self._blocks = BlockList(self._palette)
-        self._frames = FrameScheduler(self, self._draw)
+        self._frames = FrameScheduler(self, lambda: self._arrange(self._blocks.draw_changed()))
         self._strips: LRUCache[tuple[StyledLine, int, int], Strip] = LRUCache(MAX_STRIPS)
         self._queued: tuple[Sequence[str], Sequence[str]] = ((), ())
         self._footer: list[StyledLine] = []
@@ -124,7 +125,7 @@ class TranscriptView(LineScroll):
         self._card = cards[max(0, place)] if cards and place < len(cards) else None
         if self._card is None:
             self.follow()
-        elif not self._is_in_sight(self._card):
+        elif not 0 <= self._blocks.top(self._card) + self._card.gap - self.scroll_offset.y < self.size.height:
             self._go_to(self._card, 0, above=self.size.height // 3)
         self.refresh()
         return self._card is not None
@@ -137,15 +138,13 @@ class TranscriptView(LineScroll):
             self._fold([self._card], not self._card.is_open, keep=self._card)
         return True
 
-    def _is_in_sight(self, block: TranscriptBlock) -> bool:
-        return 0 <= self._blocks.top(block) + block.gap - self.scroll_offset.y < self.size.height
-
     def open_only(self, wanted: Collection[TranscriptBlock] | None = None) -> frozenset[TranscriptBlock]:
         """Open these tool outputs and thinking, and fold all others; None: open all. Returns those that were open."""
-        opened = frozenset(block for block in self._blocks.blocks if block.is_open)
-        is_open = {block: wanted is None or block in wanted for block in self._blocks.blocks if block.foldable}
-        for state in (True, False):
-            self._fold([block for block in is_open if is_open[block] is state and block.is_open is not state], state)
+        foldable = frozenset(block for block in self._blocks.blocks if block.foldable)
+        opened = frozenset(block for block in foldable if block.is_open)
+        wanted = foldable if wanted is None else foldable.intersection(wanted)
+        self._fold(wanted - opened, is_open=True)
+        self._fold(opened - wanted, is_open=False)
         return opened
 
     def follow(self) -> None:
@@ -274,7 +273,9 @@ class TranscriptView(LineScroll):
             return Strip([Segment(hint, self._palette.user_bar)]).crop_extend(0, width, self._palette.user_bar)
         line = self._blocks.line(number)
         if line is not None and self._searched and self._searched in line.text.lower():
-            return Strip(self._marked_matches(line).segments).crop_extend(0, width, base)
+            for match in re.finditer(re.escape(self._searched), line.text.lower()):
+                line = mark_span(line, match.span(), self.screen.get_component_rich_style("screen--selection"))
+            return Strip(line.segments).crop_extend(0, width, base)
         if line is None:
             below = number - self._blocks.total
             segments = self._footer[below].segments if 0 <= below < len(self._footer) else []
@@ -290,15 +291,6 @@ class TranscriptView(LineScroll):
             strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, number)
             self._strips.set((line, width, number), strip)
         return strip
-
-    def _marked_matches(self, line: StyledLine) -> StyledLine:
-        found = self.screen.get_component_rich_style("screen--selection")
-        for match in re.finditer(re.escape(self._searched), line.text.lower()):
-            line = mark_span(line, match.span(), found)
-        return line
-
-    def _draw(self) -> None:
-        self._arrange(self._blocks.draw_changed())
 
     def _tick(self) -> None:
         moving = [block for block in self._blocks.blocks if block.is_moving]
@@ -354,7 +346,7 @@ class TranscriptView(LineScroll):
             self._jump(max(0, min(top, self.max_scroll_y)))
         self._arrange()
 
-    def _fold(self, blocks: Sequence[TranscriptBlock], is_open: bool, keep: TranscriptBlock | None = None) -> None:
+    def _fold(self, blocks: Collection[TranscriptBlock], is_open: bool, keep: TranscriptBlock | None = None) -> None:
         """Open or fold blocks, without moving `keep`, or else the line on top."""
         top = self.scroll_offset.y
         place = self._blocks.block_at(top) if keep is None else (keep, top - self._blocks.top(keep))
@@ -376,7 +368,7 @@ class TranscriptView(LineScroll):
         block, lines = self._seen
         read = max(self._blocks.top(block) + lines, self.scroll_offset.y + self.size.height - 1)
         new = self._blocks.total - read
-        return crop(f"  ↓ {new} new line{'s' if new != 1 else ''}", self.size.width) if new > 0 else ""
+        return crop(f"  ↓ {plural(new, 'new line')}", self.size.width) if new > 0 else ""
 
 
 class FrameScheduler:
