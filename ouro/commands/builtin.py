@@ -329,7 +329,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
             arg("--to", dest="agent", choices=("claude", "codex"), default="", help="where this agent continues it"),
             _FORCE),
            ("sessions export 0d9f3c52 --output chat.html", "sessions export latest --to codex"), "shell"),
-    Action("sessions import", "session_import.import_sessions",
+    Action("sessions import", "sessions.import_sessions",
            "Import sessions of Claude Code, Codex, an older ouro or an export",
            (arg("paths", nargs="*", type=Path, metavar="PATH", help="files or folders; none: the usual places"),
             arg("--from", dest="program", choices=("claude-code", "codex", "json", "ouro-old"),
