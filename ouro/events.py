@@ -303,6 +303,6 @@ class Reply(msgspec.Struct, frozen=True):
     answers: tuple[str, ...] = ()
 
 
-Answer = Permit | Reply
+UserAnswer = Permit | Reply
 Emit = Callable[[Event], None]
 """Takes what happens in a turn, as it happens."""

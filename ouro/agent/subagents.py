@@ -16,7 +16,6 @@ from ouro.agent.tool_runner import AskUser
 from ouro.display import Display, Plain
 from ouro.errors import LimitReached, OuroError, ToolError
 from ouro.events import (
-    Answer,
     Compacting,
     Emit,
     Event,
@@ -33,6 +32,7 @@ from ouro.events import (
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    UserAnswer,
 )
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.manager import MemoryManager
@@ -348,7 +348,7 @@ class Subagents:
             self._check_limits(child, calls_made)
             return await self._services.check_budget(calls_made)
 
-        async def ask_user(question: PermissionAsked | QuestionAsked, _emit: Emit) -> Answer:
+        async def ask_user(question: PermissionAsked | QuestionAsked, _emit: Emit) -> UserAnswer:
             return await self._ask(child, question)
 
         cwd = child.worktree.folder if child.worktree else self._services.cwd
@@ -398,7 +398,7 @@ class Subagents:
             spent = f"{dollars(cost)} of {dollars(settings.max_cost)}"
             raise LimitReached(f"Stopped: it has cost {spent}.", "That is its limit (subagents.max_cost).")
 
-    async def _ask(self, child: _Child, question: PermissionAsked | QuestionAsked) -> Answer:
+    async def _ask(self, child: _Child, question: PermissionAsked | QuestionAsked) -> UserAnswer:
         """Ask the user for a subagent; its time limit stops meanwhile."""
         question = replace(
             question, question_id=f"{child.id}/{question.question_id}", of_turn=not child.args.background

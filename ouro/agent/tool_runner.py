@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from ouro.display import Display, Plain, Question
 from ouro.errors import OuroError, ToolError
 from ouro.events import (
-    Answer,
     Emit,
     Notice,
     PermissionAsked,
@@ -24,6 +23,7 @@ from ouro.events import (
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    UserAnswer,
 )
 from ouro.llm import ToolSpec
 from ouro.messages import ToolCall, ToolReply
@@ -37,7 +37,7 @@ _MAX_INTERRUPTED = 8_000
 """Characters at the end of the output of an interrupted call that are kept."""
 REFUSED = "The user refused. Ask what they prefer, or continue without it."
 
-AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[Answer]]
+AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[UserAnswer]]
 """Emits a question, waits for the user's answer, emits that the question is closed."""
 
 

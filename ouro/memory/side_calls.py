@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from typing import Any, Protocol
 
 from ouro.display import Question
-from ouro.events import Answer, Event
+from ouro.events import Event, UserAnswer
 from ouro.llm import Model, ModelSource, Role, ask
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message
@@ -17,7 +17,7 @@ class SessionChannel(Protocol):
 
     def emit(self, event: Event) -> None: ...
 
-    async def ask(self, question_id: str, question: Question) -> Answer: ...
+    async def ask(self, question_id: str, question: Question) -> UserAnswer: ...
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a task in the background; a failure is logged under `name`."""

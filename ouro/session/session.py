@@ -17,7 +17,6 @@ from ouro.agent.subagents import Subagents
 from ouro.display import CommandOutput, Display, Question, Todo
 from ouro.errors import SaveFailed, ToolError, UsageError
 from ouro.events import (
-    Answer,
     Emit,
     Event,
     Notice,
@@ -27,6 +26,7 @@ from ouro.events import (
     ToolProgress,
     ToolStarted,
     TurnFinished,
+    UserAnswer,
 )
 from ouro.extensions import CommandRegistry, Skills
 from ouro.llm import Effort, ModelChoice, ModelSource
@@ -190,7 +190,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The events of one turn; TurnFinished comes last, exactly once. Raises UsageError where one runs."""
         return self.turn.tasks.run(lambda emit: self.turn.run(text, images, emit))
 
-    def answer(self, question_id: str, answer: Answer) -> None:
+    def answer(self, question_id: str, answer: UserAnswer) -> None:
         """Answer a permission or question; one that is closed is ignored."""
         self.turn.tasks.answer(question_id, answer)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ouro.agent.tool_runner import AskUser
 from ouro.errors import PromptRefused
-from ouro.events import Answer, Emit, Notice, PermissionAsked, QuestionAsked
+from ouro.events import Emit, Notice, PermissionAsked, QuestionAsked, UserAnswer
 from ouro.extensions import MODES, Hooks, kind_of, names_elsewhere, own_arguments, tool_data
 from ouro.memory.backend import CompactionTrigger
 from ouro.memory.manager import MemoryManager
@@ -96,7 +96,7 @@ class SessionHooks:
     def with_notifications(self, ask_user: AskUser) -> AskUser:
         """`ask_user`, with a notification for each question."""
 
-        async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> Answer:
+        async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
             is_permission = isinstance(question, PermissionAsked)
             kind = "permission" if is_permission else "question"
             about = question.title if isinstance(question, PermissionAsked) else question.question.text

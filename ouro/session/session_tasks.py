@@ -9,7 +9,7 @@ from typing import Any
 
 from ouro.display import Question
 from ouro.errors import UsageError
-from ouro.events import Answer, Emit, Event, Notice, PermissionAsked, QuestionAsked, QuestionClosed, TurnFinished
+from ouro.events import Emit, Event, Notice, PermissionAsked, QuestionAsked, QuestionClosed, TurnFinished, UserAnswer
 from ouro.utils.log import log
 
 Work = Callable[[Emit], Awaitable[TurnFinished]]
@@ -25,7 +25,7 @@ class SessionTasks:
         self._turns: set[asyncio.Task[TurnFinished]] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._questions: dict[str, asyncio.Future[Answer]] = {}
+        self._questions: dict[str, asyncio.Future[UserAnswer]] = {}
 
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
         """The events of a turn; TurnFinished comes last, exactly once. Closing the stream interrupts the turn.
@@ -98,18 +98,18 @@ class SessionTasks:
             task.cancel()
         return bool(self._turns)
 
-    async def ask_user(self, question: PermissionAsked | QuestionAsked, emit: Emit) -> Answer:
+    async def ask_user(self, question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
         """Emit a question, wait for its answer, emit that it is closed."""
         waiting = self._questions[question.question_id] = asyncio.get_running_loop().create_future()
         emit(question)
         try:
-            answer: Answer = await waiting
+            answer: UserAnswer = await waiting
             return answer
         finally:
             self._questions.pop(question.question_id, None)
             emit(QuestionClosed(question.question_id))
 
-    def answer(self, question_id: str, answer: Answer) -> None:
+    def answer(self, question_id: str, answer: UserAnswer) -> None:
         """Answer a question; an answer to one that is not open is dropped."""
         waiting = self._questions.get(question_id)
         if waiting is not None and not waiting.done():
@@ -133,7 +133,7 @@ class SessionTasks:
     def warn(self, text: str) -> None:
         self.emit(Notice(text, "warning"))
 
-    async def ask(self, question_id: str, question: Question) -> Answer:
+    async def ask(self, question_id: str, question: Question) -> UserAnswer:
         """Ask the user outside of a turn, and wait for the answer."""
         return await self.ask_user(QuestionAsked(question_id, question, of_turn=False), self.emit)
 

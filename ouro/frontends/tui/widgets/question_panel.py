@@ -21,7 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
-from ouro.events import Answer, PermissionAsked, Permit, QuestionAsked, Reply
+from ouro.events import PermissionAsked, Permit, QuestionAsked, Reply, UserAnswer
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import fold, join_fitting
 from ouro.frontends.tui.blocks.messages import AnswerBlock
@@ -48,7 +48,7 @@ class QuestionPanel(Vertical, can_focus=True):
     @dataclass
     class Answered(Message):
         question_id: str
-        answer: Answer
+        answer: UserAnswer
 
     @dataclass
     class Stray(Message):
