@@ -34,7 +34,7 @@ _GIT_SECONDS = 20
 PACE = 0.035
 """Seconds between two words: as fast as one reads."""
 SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(0, 0), thinking=True)
-TASK = "The tests of this project fail. Find out why, and mend it."
+TASK = "The tests of this project fail. Find out why, and fix it."
 
 FILES = {
     "README.md": "# shop\n\nWhat a basket costs. Tests: `python3 -m unittest`\n",
@@ -121,11 +121,11 @@ LOOK_AT = (
     call("read", path="shop/basket.py"),
     call("read", path="tests/test_basket.py"),
 )
-MEND = (
+FAULT = (
     "Two of three fail: 1650 where 2850 is expected. A basket with **two** cups is charged for **one**: "
-    "`total()` leaves out `count`. I mend that line; ouro asks you before it changes the file."
+    "`total()` leaves out `count`. I fix that line; ouro asks you before it changes the file."
 )
-MENDED = call("edit", path="shop/basket.py", edits=[{"old_text": WRONG, "new_text": RIGHT}])
+FIX = call("edit", path="shop/basket.py", edits=[{"old_text": WRONG, "new_text": RIGHT}])
 NOTHING_MORE = f"I am a recording, and know only this one repair.\n\n{NEXT_STEPS}"
 
 
@@ -201,7 +201,7 @@ def make_project(folder: Path) -> None:
 
 
 def recorded_model(test_command: str, pace: float, *, watched: bool) -> ScriptedModel:
-    """The model that mends the program.
+    """The model that fixes the program.
 
     Args:
         test_command: the shell line that runs its tests.
@@ -222,7 +222,7 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
             LOOK, *LOOK_AT, thinking="I do not know the project yet. The module and its test tell most."
         )
         yield lambda _: reply("Now I run the tests, to see which of them fail.", tests)
-        yield lambda _: reply(MEND, MENDED, thinking="450 + 1200 = 1650, and 450 + 2 * 1200 = 2850: no count.")
+        yield lambda _: reply(FAULT, FIX, thinking="450 + 1200 = 1650, and 450 + 2 * 1200 = 2850: no count.")
         refused = False
 
         def check(messages: Sequence[Message]) -> ScriptedReply:

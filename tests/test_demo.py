@@ -43,7 +43,7 @@ def test_the_headless_demo_fixes_the_program_with_the_real_tools_and_cleans_up(s
     told[2:5] = sorted(told[2:5])  # they run in parallel
     assert told == [
         "ouro: a demo with a recorded model: nothing leaves this machine.",
-        "› The tests of this project fail. Find out why, and mend it.",
+        "› The tests of this project fail. Find out why, and fix it.",
         "✓ glob **/*.py",
         "✓ read shop/basket.py",
         "✓ read tests/test_basket.py",
