@@ -193,7 +193,8 @@ class AsyncAgent:
         """
         result = await self.run(prompt, images, schema=answer)
         if result.outcome != "answered":
-            raise _error_of(result)
+            kinds: dict[str, type[OuroError]] = {"unauthorized": AuthenticationFailed, "limit": LimitReached}
+            raise kinds.get(result.outcome, ModelError)(result.detail or result.outcome)
         if result.misfit:
             raise AnswerMisfit(f"The answer does not match {inspect.formatannotation(answer)}: {result.misfit}")
         return cast("T", result.data)
@@ -306,11 +307,9 @@ class Agent:
             self._wait_for(events.aclose())
 
     def run(self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None) -> Result:
-        """As AsyncAgent.run."""
         return self._wait_for(self._agent.run(prompt, images, schema=schema))
 
     def ask(self, prompt: str, answer: type[T], images: Sequence[Picture] = ()) -> T:
-        """As AsyncAgent.ask."""
         return self._wait_for(self._agent.ask(prompt, answer, images))
 
     def steer(self, text: str) -> None:
@@ -325,7 +324,6 @@ class Agent:
         self._call_soon(self._agent.set_mode, _check_mode(mode))
 
     def set_model(self, name: str = "", effort: Effort | None = None) -> None:
-        """As AsyncAgent.set_model."""
         self._wait_for(self._agent.set_model(name, effort))
 
     def __enter__(self) -> Self:
@@ -462,8 +460,3 @@ def _image(given: Picture) -> Image:
         return picture(Path(given).name, Path(given).expanduser().read_bytes())[0]
     except OSError as error:
         raise UsageError(f"The image {given} cannot be read: {error.strerror}.") from error
-
-
-def _error_of(result: Result) -> OuroError:
-    kinds: dict[str, type[OuroError]] = {"unauthorized": AuthenticationFailed, "limit": LimitReached}
-    return kinds.get(result.outcome, ModelError)(result.detail or result.outcome)

@@ -12,7 +12,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Replied
 from ouro.memory.backend import MessageRecord, WholeSession
-from ouro.messages import ToolCall, ToolReply
+from ouro.messages import ToolReply
 from ouro.session import OpenRequest
 from ouro.utils.runtime import tilde
 from ouro.utils.text import clean, dollars, one_line, plural
@@ -132,12 +132,13 @@ def _transcript(whole: WholeSession) -> Iterator[str]:
     for message in messages:
         if message.role != "tool" and (text := clean(message.text).strip()):
             yield f"**Task**: {escape(text)}" if message.role == "user" else escape(text)
-        if message.tool_calls:
-            yield "\n".join(_call_line(call, replies.get(call.id)) for call in message.tool_calls)
-
-
-def _call_line(call: ToolCall, reply: ToolReply | None) -> str:
-    about = next((str(value) for value in call.arguments.values() if isinstance(value, str)), "")
-    summary = reply.display.summary if reply and reply.display else ""
-    sign = "✗" if reply is None or reply.failed else "✓"
-    return f"- {sign} {code(one_line(f'{call.name} {about}', 100))} {escape(one_line(summary, 80))}".rstrip()
+        lines = []
+        for call in message.tool_calls:
+            reply = replies.get(call.id)
+            about = next((str(value) for value in call.arguments.values() if isinstance(value, str)), "")
+            summary = reply.display.summary if reply and reply.display else ""
+            sign = "✗" if reply is None or reply.failed else "✓"
+            shown = code(one_line(f"{call.name} {about}", 100))
+            lines.append(f"- {sign} {shown} {escape(one_line(summary, 80))}".rstrip())
+        if lines:
+            yield "\n".join(lines)

@@ -110,7 +110,13 @@ async def skill(front_end: FrontEnd, argument: str) -> None:
     session = front_end.session
     folders = {"user": get_home() / "skills", "project": find_root(session.cwd) / ".ouro" / "skills"}
     front_end.say("The model writes a draft …")
-    _name, draft = _parse_skill(session, await _draft_skill(session, what.strip()))
+    digest = cut_middle("\n".join(_digest_lines(session.transcript.messages())), MAX_DIGEST)
+    if not digest:
+        raise UsageError("There are no messages yet to make a skill of.")
+    wish = f"\n\nThe user wants the skill to be about: {what.strip()}" if what.strip() else ""
+    asked = [system(INSTRUCTIONS), user(f"<session>\n{digest}\n</session>{wish}")]
+    answer = await ask_and_record(session.workbench.models.current(), session.transcript, "skill", asked)
+    _name, draft = _parse_skill(session, answer)
     draft, chosen = await review_draft(
         front_end,
         "Save this skill?",
@@ -126,21 +132,6 @@ async def skill(front_end: FrontEnd, argument: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_document(path, [text])
     front_end.say(f"Saved {tilde(path)}: new sessions use it. Edit it there.")
-
-
-async def _draft_skill(session: Session, what: str) -> str:
-    """A skill that the model of the session drafts; `what` is what the user wants to keep, empty: all that was done.
-
-    Raises:
-        UsageError: there is nothing to draft it from.
-        ModelError: no model answered.
-    """
-    digest = cut_middle("\n".join(_digest_lines(session.transcript.messages())), MAX_DIGEST)
-    if not digest:
-        raise UsageError("There are no messages yet to make a skill of.")
-    wish = f"\n\nThe user wants the skill to be about: {what}" if what else ""
-    messages = [system(INSTRUCTIONS), user(f"<session>\n{digest}\n</session>{wish}")]
-    return await ask_and_record(session.workbench.models.current(), session.transcript, "skill", messages)
 
 
 def _parse_skill(session: Session, text: str) -> tuple[str, str]:
@@ -192,7 +183,16 @@ async def update_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
         raise UsageError(f"There is no plugin {name}.", "`ouro plugin list` shows them.")
     done: dict[str, str] = {}
     for wanted in [name] if name else found:
-        done[wanted] = await _update(context, wanted, found[wanted], assume_yes=yes)
+        plugin = found[wanted]
+        with fetched(plugin.source, plugin.ref, plugin.path) as (_name, folder, new):
+            current = plugin_folder(wanted)
+            changes = changed_files(current, folder) if current.is_dir() else ["all files are gone"]
+            for change in changes:
+                context.say(f"  {change}")
+            done[wanted] = "is up to date"
+            if changes:
+                answer = await _install(context, wanted, folder, new, assume_yes=yes)
+                done[wanted] = "updated" if answer.value["installed"] else "left as it is"
     return Answer(done, [line(f"{plugin}: {what}") for plugin, what in done.items()] or [line(_NO_PLUGINS)])
 
 
@@ -203,18 +203,6 @@ async def remove_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
         return Answer({"removed": None}, [line("Nothing was removed.")])
     remove(name)
     return Answer({"removed": name}, [line(f"Removed {name}.")])
-
-
-async def _update(context: ShellContext, name: str, plugin: Plugin, *, assume_yes: bool) -> str:
-    with fetched(plugin.source, plugin.ref, plugin.path) as (_name, folder, new):
-        current = plugin_folder(name)
-        changes = changed_files(current, folder) if current.is_dir() else ["all files are gone"]
-        if not changes:
-            return "is up to date"
-        for change in changes:
-            context.say(f"  {change}")
-        answer = await _install(context, name, folder, new, assume_yes=assume_yes)
-        return "updated" if answer.value["installed"] else "left as it is"
 
 
 async def _install(context: ShellContext, name: str, folder: Path, plugin: Plugin, *, assume_yes: bool) -> Answer:

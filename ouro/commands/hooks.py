@@ -19,7 +19,7 @@ from ouro.commands.front_end import review_draft
 from ouro.commands.render import CodeSpan, Quote, Title, View, ViewItem, as_markdown, line, table
 from ouro.display import Choice
 from ouro.errors import ConfigError, ToolError, UsageError
-from ouro.extensions import EVENTS, Check, Hook, HookRun, forbids, names_elsewhere, tool_data
+from ouro.extensions import EVENTS, Check, HookRun, forbids, names_elsewhere, tool_data
 from ouro.memory import long_term
 from ouro.memory.side_calls import ask_and_record
 from ouro.messages import ToolCall, system, user
@@ -68,25 +68,23 @@ async def hooks(context: ActionContext) -> Answer:
     async with context.open_session() as session:
         known, runs = session.turn.hooks.hooks.hooks, tuple(session.turn.hooks.hooks.runs)
         checks = {check.number: check for check in await asyncio.to_thread(checks_of, session)}
-    counts = {hook: [run for run in runs if run.hook == hook] for hook in known}
-    own = {hook: checks.get(hook.check.number) if hook.check else None for hook in known}
-    view: list[ViewItem] = table([_row(hook, counts[hook], own[hook]) for hook in known]) or [line(NONE)]
+    rows, data = [], []
+    for hook in known:
+        own = checks.get(hook.check.number) if hook.check else None
+        results = [run.outcome.verdict for run in runs if run.hook == hook]
+        refused = results.count("deny")
+        used = f"ran {plural(len(results), 'time')}{f', refused {refused}' if refused else ''}" if results else ""
+        if own:
+            used = f"refused {plural(own.fired, 'time')} since {own.added_at[:10]}"
+        what = f"{hook.event}{f' ({hook.matcher})' if hook.matcher else ''}"
+        rows.append((what, CodeSpan(hook.label), hook.place, used))
+        data.append({
+            "event": hook.event, "matcher": hook.matcher, "command": hook.command, "url": hook.url,
+            "timeout_seconds": hook.seconds, "file": hook.place, "runs": len(results), "refused": refused, "check": own,
+        })  # fmt: skip
+    view: list[ViewItem] = table(rows) or [line(NONE)]
     if runs:
         view += [Title("Last runs"), *table(map(_run_row, runs[-SHOWN_RUNS:]))]
-    data = [
-        {
-            "event": hook.event,
-            "matcher": hook.matcher,
-            "command": hook.command,
-            "url": hook.url,
-            "timeout_seconds": hook.seconds,
-            "file": hook.place,
-            "runs": len(counts[hook]),
-            "refused": sum(run.outcome.verdict == "deny" for run in counts[hook]),
-            "check": own[hook],
-        }
-        for hook in known
-    ]
     return Answer(data, view)
 
 
@@ -132,7 +130,13 @@ async def check(context: SessionContext, text: Sequence[str]) -> None:
     if verb.startswith("mem_"):
         said = (await context.memory(lambda memory: long_term.find_entry(memory.editor, said))).text
     context.say("The model writes a draft …")
-    draft = _text_of(_parse_check(await _draft_check(session, said), said))
+    calls = (one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300) for call in _last_calls(session))
+    shown = "\n".join(calls) or "none"
+    asked = f"The correction: {said}\n\nCalls of the agent, as data:\n<calls>\n{shown}\n</calls>"
+    reader = "jq" if shutil.which("jq") else "python3 -c"
+    messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(asked)]
+    answer = await ask_and_record(session.workbench.models.current(), session.transcript, "check", messages)
+    draft = _text_of(_parse_check(answer, said))
     draft, chosen = await review_draft(
         context.front_end,
         "Make this a check?",
@@ -146,16 +150,6 @@ async def check(context: SessionContext, text: Sequence[str]) -> None:
     add = methodcaller("add", _parse_check(draft, said), chosen == "everywhere")
     saved: Check = await asyncio.to_thread(hooks.change_checks, add)
     context.say(f"Check {saved.number} holds from now on. /hooks counts what it refuses; /check remove ends it.")
-
-
-async def _draft_check(session: Session, correction: str) -> str:
-    """A check that the model of the session drafts. Raises ModelError."""
-    calls = (one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300) for call in _last_calls(session))
-    shown = "\n".join(calls) or "none"
-    asked = f"The correction: {correction}\n\nCalls of the agent, as data:\n<calls>\n{shown}\n</calls>"
-    reader = "jq" if shutil.which("jq") else "python3 -c"
-    messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(asked)]
-    return await ask_and_record(session.workbench.models.current(), session.transcript, "check", messages)
 
 
 def _parse_check(text: str, correction: str) -> Check:
@@ -212,15 +206,6 @@ def _refused_title(session: Session, rule: str, call: ToolCall) -> str:
 def checks_of(session: Session) -> list[Check]:
     """The corrections that are enforced in the session's project."""
     return session.turn.hooks.hooks.checks.here()
-
-
-def _row(hook: Hook, runs: list[HookRun], check: Check | None) -> tuple[str, ...]:
-    what = f"{hook.event}{f' ({hook.matcher})' if hook.matcher else ''}"
-    refused = sum(run.outcome.verdict == "deny" for run in runs)
-    used = f"ran {plural(len(runs), 'time')}{f', refused {refused}' if refused else ''}" if runs else ""
-    if check:
-        used = f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
-    return what, CodeSpan(hook.label), hook.place, used
 
 
 def _run_row(run: HookRun) -> tuple[str, ...]:

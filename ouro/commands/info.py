@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ouro import __version__
-from ouro.commands.action import Action
 from ouro.commands.builtin import COMMANDS, actions_of, custom_commands, find_command
 from ouro.commands.front_end import FrontEnd, KeySections
 from ouro.commands.render import block, code, escape, facts
@@ -53,16 +52,19 @@ def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 async def show_help(front_end: FrontEnd, argument: str) -> None:
-    if argument:
-        word = argument.removeprefix("/")
-        if command := find_command(word):
-            front_end.show(_help_of(command))
-        elif custom := next((custom for custom in custom_commands(front_end.session) if word == custom.name), None):
-            front_end.show(f"{code(custom.usage)} {escape(custom.help)}\n\nFrom {code(custom.place)}")
-        else:
-            raise UsageError(f"There is no command /{word}. /help lists them all.")
-        return
-    front_end.show(help_text(front_end.session, front_end.keys))
+    word = argument.removeprefix("/")
+    if not argument:
+        front_end.show(help_text(front_end.session, front_end.keys))
+    elif command := find_command(word):
+        example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
+        aliases = f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
+        rows = {f"/{action.name}": escape(action.help) for action in actions_of(command).values()}
+        actions = f"\n\n{_table('Actions', rows.items())}" if rows else ""
+        front_end.show(f"{code(command.usage)} {command.help}.{aliases}{example}{actions}")
+    elif custom := next((custom for custom in custom_commands(front_end.session) if word == custom.name), None):
+        front_end.show(f"{code(custom.usage)} {escape(custom.help)}\n\nFrom {code(custom.place)}")
+    else:
+        raise UsageError(f"There is no command /{word}. /help lists them all.")
 
 
 async def status(front_end: FrontEnd) -> None:
@@ -113,11 +115,3 @@ async def feedback(front_end: FrontEnd) -> None:
         "ouro sends nothing by itself. A report helps most with what you did, what you expected, what came, "
         f"these lines, and the end of {code(str(get_log_path()))}:\n\n{block(chr(10).join(known))}"
     )
-
-
-def _help_of(command: Action) -> str:
-    example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
-    aliases = f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
-    rows = {f"/{action.name}": escape(action.help) for action in actions_of(command).values()}
-    actions = f"\n\n{_table('Actions', rows.items())}" if rows else ""
-    return f"{code(command.usage)} {command.help}.{aliases}{example}{actions}"

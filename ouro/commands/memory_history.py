@@ -80,7 +80,9 @@ async def blame(context: ActionContext, file: str, number: int) -> Answer | None
     def work(memory: MemoryAccess) -> Answer | Commit:
         found = memory.timeline.blame(file)
         if not number:
-            return Answer(found, _blame_view(found, file))
+            rows = [(f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit), row.text) for row in found.lines]
+            how = line("The turn that taught a line: ", CommandText(f"memory blame {file} LINE"))
+            return Answer(found, [Title(f"{found.scope}/{found.name}"), Quote("\n".join(columns(rows))), how])
         if not 0 < number <= len(found.lines):
             raise UsageError(f"There is no line {number}: {found.name} has {plural(len(found.lines), 'line')}.")
         return memory.timeline.origin_of(file, found.lines[number - 1])
@@ -235,12 +237,6 @@ def _reasons_view(found: TurnEvidence, core: Mapping[str, int], texts: Mapping[s
         *table(notes),
         *_opening(found),
     ]
-
-
-def _blame_view(found: long_term.FileBlame, file: str) -> View:
-    lines = columns([(f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit), row.text) for row in found.lines])
-    how = line("The turn that taught a line: ", CommandText(f"memory blame {file} LINE"))
-    return [Title(f"{found.scope}/{found.name}"), Quote("\n".join(lines)), how]
 
 
 def _plan_view(part: long_term.UndoPlan) -> View:

@@ -58,7 +58,13 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
                 if what in ("", "core", scope):
                     outcomes[scope] = await manager.consolidate(scope)
                     context.say(f"Memory ({scope}): {outcomes[scope]}.")
-        merges = [] if core or what not in ("", "notes") else await _merge_notes(context, maintenance, yes)
+        merges: list[Merge] = []
+        if not core and what in ("", "notes"):
+            found, plan = await maintenance.find_notes()
+            if not found:
+                context.say("No notes say the same.")
+            elif await confirm(context, plan, "Merge them", assume_yes=yes):
+                await _show_lines(context, maintenance, plan if yes else "", maintenance.merge_notes(found, merges))
         merged = [
             {"notes": [note.id for note in merge.notes], "into": merge.written.note.id if merge.written else None,
              "commit": merge.written.commit if merge.written else "", "why": merge.reason}
@@ -161,16 +167,6 @@ async def _maintenance(context: ActionContext, session: Session) -> MemoryMainte
     if warning := await session.budget.check(0):  # every model call below observes the limits
         context.say(warning, "warning")
     return session.memory.maintenance
-
-
-async def _merge_notes(context: ActionContext, maintenance: MemoryMaintenance, yes: bool) -> list[Merge]:
-    found, plan = await maintenance.find_notes()
-    merges: list[Merge] = []
-    if not found:
-        context.say("No notes say the same.")
-    elif await confirm(context, plan, "Merge them", assume_yes=yes):
-        await _show_lines(context, maintenance, plan if yes else "", maintenance.merge_notes(found, merges))
-    return merges
 
 
 async def _show_lines(

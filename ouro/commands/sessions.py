@@ -77,7 +77,10 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("first message:", excerpt.first),
         ("last answer:", answers[-1] if answers else ""),
     ):
-        view += [Title(title), Quote(_excerpt(text))] if text else []
+        lines = text.strip().splitlines()
+        more = [f"  … {len(lines) - 8} more lines"] if len(lines) > 8 else []
+        quoted = "\n".join([*(f"  {row[:200]}" for row in lines[:8]), *more])
+        view += [Title(title), Quote(quoted)] if text else []
     return Answer(_data(info), view)
 
 
@@ -306,12 +309,6 @@ def _listed(sessions: Sequence[SessionInfo]) -> View:
 def _figures(info: SessionInfo) -> str:
     size = [plural(info.messages, "message"), f"{info.size:,} bytes"]
     return " · ".join(filter(None, [date_and_time(info.updated_at), *size, dollars(info.cost)]))
-
-
-def _excerpt(text: str) -> str:
-    lines = text.strip().splitlines()
-    shown = [f"  {row[:200]}" for row in lines[:8]]
-    return "\n".join([*shown, f"  … {len(lines) - 8} more lines"] if len(lines) > 8 else shown)
 
 
 async def _import_all(context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]) -> None:

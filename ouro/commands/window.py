@@ -56,7 +56,10 @@ async def pin(front_end: FrontEnd, argument: str) -> None:
     elif argument:
         raise UsageError(f"`{clean(argument)}` is not a message number.", "Use /pin to choose one, or `/pin last`.")
     else:
-        choices = [_choice(message) for message in messages[: -LISTED - 1 : -1]]
+        choices = []
+        for message in messages[: -LISTED - 1 : -1]:
+            kind = f"{message.kind} · pinned" if message.is_pinned else message.kind
+            choices.append(Choice(str(message.number), one_line(message.text, 80), kind))
         chosen = await front_end.choose("Keep which message word for word?", choices)
         if chosen is None:
             return
@@ -68,14 +71,17 @@ async def pin(front_end: FrontEnd, argument: str) -> None:
 
 async def context(front_end: FrontEnd, argument: str) -> None:
     verb, _, numbers = argument.partition(" ")
+    window = front_end.session.window
+    items = largest_items(window)
     if argument:
-        await _change_context(front_end, verb, numbers)
+        places = places_in(numbers, len(items))
+        if verb not in ("drop", "restore", "pin") or not places:
+            raise UsageError("Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"])
+        front_end.say(await change_items(window, [items[place] for place in places], verb))
+        front_end.redraw()
         return
     _show_report(front_end)
-    if await front_end.browse("context"):
-        return
-    items = largest_items(front_end.session.window)
-    if items:
+    if not await front_end.browse("context") and items:
         head = "**Largest items**: `/context drop 1 3`, `/context restore 1`, `/context pin 2`"
         rows = [f"{number:>3}. {item_line(item)}" for number, item in enumerate(items[:LISTED], 1)]
         more = [f"{len(items) - LISTED} smaller items are not listed."] if len(items) > LISTED else []
@@ -91,16 +97,6 @@ def item_line(item: ContextItem) -> str:
     """Tokens, state, kind and first words of an item, in columns."""
     state = "dropped" if item.is_dropped else "pinned" if item.is_pinned else ""
     return f"{item.tokens:>9,}  {state:<7}  {item.kind:<6}  {one_line(item.text, 60)}"
-
-
-async def _change_context(front_end: FrontEnd, verb: str, numbers: str) -> None:
-    window = front_end.session.window
-    items = largest_items(window)
-    places = places_in(numbers, len(items))
-    if verb not in ("drop", "restore", "pin") or not places:
-        raise UsageError("Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"])
-    front_end.say(await change_items(window, [items[place] for place in places], verb))
-    front_end.redraw()
 
 
 async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb: str) -> str:
@@ -145,8 +141,3 @@ def _advice(report: WindowReport) -> str:
     else:
         lines.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
     return " ".join(lines)
-
-
-def _choice(message: ContextItem) -> Choice:
-    mark = " · pinned" if message.is_pinned else ""
-    return Choice(str(message.number), one_line(message.text, 80), f"{message.kind}{mark}")

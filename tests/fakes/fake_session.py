@@ -22,7 +22,6 @@ from ouro.agent.subagents import Subagents
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.display import CommandOutput, Display, Todo
 from ouro.events import (
-    Answer,
     Compacted,
     Compacting,
     Event,
@@ -38,6 +37,7 @@ from ouro.events import (
     ToolStarted,
     TurnFinished,
     UsageUpdated,
+    UserAnswer,
 )
 from ouro.extensions import CommandRegistry, Skills
 from ouro.llm import ModelChoice
@@ -277,7 +277,7 @@ class FakeSession:
         self.sent: list[str] = []
         self.sent_images: list[Image] = []
         self.steered: list[str] = []
-        self.answers: list[tuple[str, Answer]] = []
+        self.answers: list[tuple[str, UserAnswer]] = []
         self.shell_lines: list[tuple[str, bool]] = []
         self.killed_tasks: list[str] = []
         self.kills = 0
@@ -361,7 +361,7 @@ class FakeSession:
                 each.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    def answer(self, question_id: str, answer: Answer) -> None:
+    def answer(self, question_id: str, answer: UserAnswer) -> None:
         self.answers.append((question_id, answer))
         self._answered.setdefault(question_id, asyncio.Event()).set()
 

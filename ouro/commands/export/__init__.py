@@ -183,7 +183,11 @@ class SessionDocument:
             return
         if message.role == "assistant" or message.text:
             yield from self._unanswered(open_calls)
-        shown = [part for part in message.parts if isinstance(part, Image) or _has_words(part)]
+        shown = [
+            part
+            for part in message.parts
+            if isinstance(part, Image) or (isinstance(part, Text | Context | Thinking) and part.text.strip())
+        ]
         if shown:
             who = "ouro" if message.role == "assistant" else "You"
             if who == "You" and all(isinstance(part, Context) for part in shown):
@@ -255,10 +259,6 @@ def _call_title(call: ToolCall) -> str:
 
 def _first_words(text: str) -> str:
     return one_line(text[:360], 90)
-
-
-def _has_words(part: Part) -> bool:
-    return isinstance(part, Text | Context | Thinking) and bool(part.text.strip())
 
 
 def _ending(message: Message) -> str:

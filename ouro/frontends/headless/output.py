@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import msgspec
 
@@ -18,9 +18,6 @@ from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
 from ouro.messages import Message, Thinking, ToolCall, Usage
 from ouro.session import Session
 from ouro.utils.text import clean, one_line
-
-if TYPE_CHECKING:
-    from ouro.session import MemoryReceipt
 
 OutputFormat = Literal["text", "json", "stream-json"]
 EXIT_CODES: dict[events.Outcome, int] = {
@@ -155,7 +152,11 @@ class Output(NoticePrinter):
             line = {"type": "session", "session_id": session.id, "model": status.model, "mode": status.mode}
             self.pipe.write(json_line({**line, "cwd": str(session.cwd)}))
             if session.memory.manager is not None:
-                self.pipe.write(json_line(_receipt_to_json(session.memory.manager.receipt())))
+                receipt = session.memory.manager.receipt()
+                loaded = {"versions": dict(receipt.versions), "tokens": receipt.tokens, "price": receipt.price}
+                entries = [msgspec.structs.asdict(entry) for entry in receipt.lines]
+                waiting = list(receipt.waiting)
+                self.pipe.write(json_line({"type": "memory_loaded", **loaded, "entries": entries, "waiting": waiting}))
 
     def say(self, text: str, level: events.Level = "info") -> None:  # noqa: ARG002 (the text says it)
         """Print one line of progress without terminal control."""
@@ -247,14 +248,3 @@ def _message(message: Message) -> dict[str, Any]:
 def _call(call: ToolCall) -> dict[str, Any]:
     data: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
     return {**data, "malformed": call.malformed} if call.malformed else data
-
-
-def _receipt_to_json(receipt: MemoryReceipt) -> dict[str, Any]:
-    return {
-        "type": "memory_loaded",
-        "versions": dict(receipt.versions),
-        "tokens": receipt.tokens,
-        "price": receipt.price,
-        "entries": [msgspec.structs.asdict(line) for line in receipt.lines],
-        "waiting": list(receipt.waiting),
-    }

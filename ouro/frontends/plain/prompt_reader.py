@@ -14,7 +14,6 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -58,7 +57,7 @@ class PromptReader:
         self._flushing: asyncio.Task[None] | None = None
         self._input = _Input(sys.stdin)
         self._prompt: PromptSession[str] = PromptSession(
-            message=self._label,
+            message=lambda: [("class:label.asks" if repl.is_asking() else "class:label", repl.label())],
             history=_FileHistory(PromptHistory(get_history_path())),
             completer=ThreadedCompleter(_Completer(repl)),
             complete_while_typing=Condition(lambda: not repl.is_asking()),
@@ -143,9 +142,6 @@ class PromptReader:
             self._draft = None
         self._asking = asking
         self._prompt.app.invalidate()
-
-    def _label(self) -> StyleAndTextTuples:
-        return [("class:label.asks" if self._repl.is_asking() else "class:label", self._repl.label())]
 
 
 class _Input(Vt100Input):
