@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args, overload
+from typing import Any, Self, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from ouro.assemble import opener
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
@@ -113,13 +113,15 @@ class AsyncAgent:
 
     async def open(self) -> Self:
         if self._session is None:
-            options = self._options
+            options, trust = self._options, self._options.get("trust")
             if options.get("fork") and not options.get("resume"):
                 raise UsageError("`fork` copies a session.", "Name it with `resume`.")
-            trust = options.get("trust")
-            answered: Literal["unknown", "yes", "no"] = "unknown" if trust is None else "yes" if trust else "no"
+            request = OpenRequest(
+                options.get("resume", ""),
+                fork=options.get("fork", False),
+                trust="unknown" if trust is None else "yes" if trust else "no",
+            )
             open_session = await asyncio.to_thread(opener, _session_options(self._cwd, options))
-            request = OpenRequest(options.get("resume", ""), fork=options.get("fork", False), trust=answered)
             self._session = await open_session(request)
             self._last_id = self._session.id
             self._background = asyncio.create_task(self._read_background(self._session))
@@ -128,10 +130,8 @@ class AsyncAgent:
     async def close(self) -> None:
         """End what runs, and save the session; a closed agent stays closed."""
         session, self._session = self._session, None
-        if session is None:
-            return
-        await session.close()  # this ends its events
-        if self._background is not None:
+        if session is not None and self._background is not None:
+            await session.close()  # this ends its events
             await self._background
 
     def send(self, prompt: str, images: Sequence[Picture] = ()) -> AsyncGenerator[Event, None]:
@@ -222,9 +222,7 @@ class AsyncAgent:
 
     async def _permit(self, question: PermissionAsked) -> Permit:
         on_permission = self._options.get("on_permission")
-        if on_permission is None:
-            return Permit("no", REFUSED)
-        decided = await _call(on_permission, question)
+        decided = await _call(on_permission, question) if on_permission else Permit("no", REFUSED)
         if isinstance(decided, bool):
             return Permit("yes" if decided else "no")
         if not isinstance(decided, Permit) or decided.choice not in get_args(PermitChoice):
@@ -286,12 +284,11 @@ class Agent:
 
     def close(self) -> None:
         """End what runs, and save the session."""
-        if self._thread is None:
-            return
-        try:
-            self._wait_for(self._agent.close())
-        finally:
-            self._stop()
+        if self._thread is not None:
+            try:
+                self._wait_for(self._agent.close())
+            finally:
+                self._stop()
 
     def send(self, prompt: str, images: Sequence[Picture] = ()) -> Iterator[Event]:
         """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the turn.
@@ -337,22 +334,17 @@ class Agent:
         ready.set_result(None)
         await self._end.wait()
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def _call_soon(self, function: Callable[..., Any], *args: Any) -> None:
         if self._loop is None:
             raise UsageError(_CLOSED, _HOW_TO_OPEN)
-        return self._loop
-
-    def _call_soon(self, function: Callable[..., Any], *args: Any) -> None:
-        self._running_loop().call_soon_threadsafe(function, *args)
+        self._loop.call_soon_threadsafe(function, *args)
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that runs in the thread. Ctrl+C interrupts the turn, and then raises."""
-        try:
-            loop = self._running_loop()
-        except UsageError:
+        if self._loop is None:
             work.close()
-            raise
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+            raise UsageError(_CLOSED, _HOW_TO_OPEN)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             while not wait((future,), _WAIT_SECONDS).done:  # a signal that comes just before a wait does not end it
                 pass

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from ouro.utils.log import log
 
@@ -34,7 +35,7 @@ class FileIndex:
         literal = re.escape(letters)
         scattered = "".join(f"[^{re.escape(letter)}\n]*{re.escape(letter)}" for letter in letters[1:])
         found: dict[str, None] = {}
-        for pattern in (f"[/\n]{literal}[^/\n]*\n", f"[/\n]{literal}", literal, re.escape(letters[0]) + scattered):
+        for pattern in (f"[/\n]{literal}[^/\n]*(?=\n)", f"[/\n]{literal}", literal, re.escape(letters[0]) + scattered):
             found |= dict.fromkeys(self._find(pattern))
             if len(found) >= limit * 4:
                 break
@@ -42,16 +43,8 @@ class FileIndex:
 
     def _find(self, pattern: str) -> Iterator[str]:
         """The first MAX_CANDIDATES names with a match."""
-        search, position = re.compile(pattern).search, 0
-        for _ in range(MAX_CANDIDATES):
-            match = search(self._lowered, position)
-            if match is None:
-                return
-            inside = match.end() - 1 if self._lowered[match.end() - 1] == "\n" else match.end()
-            start = self._lowered.rfind("\n", 0, inside) + 1
-            end = self._lowered.find("\n", inside)
-            yield self._joined[start:end]
-            position = end
+        for match in islice(re.finditer(f"{pattern}[^\n]*", self._lowered), MAX_CANDIDATES):
+            yield self._joined[self._lowered.rfind("\n", 0, match.end()) + 1 : match.end()]
 
 
 def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
