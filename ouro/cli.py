@@ -91,7 +91,6 @@ def _end_at_once(codes: Sequence[int]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ouro; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     from ouro.errors import OuroError
 

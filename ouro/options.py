@@ -50,7 +50,6 @@ class Options(msgspec.Struct, frozen=True):
     """MCP servers that an editor hands over, by name; those of the settings go first."""
 
     def flags(self) -> dict[str, Any]:
-        """The settings that the command line has the last word on."""
         own = {"model": self.model or None, "permissions.mode": self.mode, "permissions.allow": self.allow}
         return {**own, **self.settings}
 

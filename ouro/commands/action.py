@@ -81,7 +81,6 @@ class Action(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name, then its aliases."""
         return (self.name, *self.aliases)
 
     @property

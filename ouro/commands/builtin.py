@@ -410,7 +410,6 @@ ACTIONS: tuple[Action, ...] = tuple(action for action in SHELL_ACTIONS if action
 
 
 def find_command(word: str) -> Action | None:
-    """The slash command of that name or alias."""
     return next((command for command in COMMANDS if word in command.names), None)
 
 

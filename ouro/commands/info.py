@@ -46,7 +46,6 @@ def help_text(session: Session | None, keys: KeySections) -> str:
 
 
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Names, and what each is as Markdown, below a title."""
     cells = ((code(name).replace("|", r"\|"), what) for name, what in rows)
     return "\n".join((f"| {title} | |", "|---|---|", *(f"| {name} | {what} |" for name, what in cells)))
 

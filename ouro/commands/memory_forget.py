@@ -135,7 +135,6 @@ def _not_searched(found: long_term.ForgetReport) -> list[TextLine]:
 
 
 def _free_path(path: Path) -> Path:
-    """A file name that is not in use."""
     number, target = 2, path
     while target.exists():
         target, number = path.with_stem(f"{path.stem}-{number}"), number + 1

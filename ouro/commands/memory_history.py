@@ -219,7 +219,6 @@ def _core_tokens(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, i
 
 
 def _reasons_view(found: TurnEvidence, core: Mapping[str, int], texts: Mapping[str, str]) -> View:
-    """The core, changes of memory, and recalled notes."""
     loaded = [item for item in found.recalled if item.state == "loaded"]
     rows: list[tuple[str, ...]] = [("core", name, f"{count:,} tokens") for name, count in core.items()]
     rows += [("changed", row) for row in found.told if row[:1] in "+-"]
@@ -240,7 +239,6 @@ def _reasons_view(found: TurnEvidence, core: Mapping[str, int], texts: Mapping[s
 
 
 def _plan_view(part: long_term.UndoPlan) -> View:
-    """What an undo would change in a scope."""
     edits = ((f"{edit.name}:", *changed_lines(edit.before or "", edit.after or "")) for edit in part.edits)
     rows = [row for lines in edits for row in lines]
     title = Title(f"Undo {part.commit.id[:7]} ({part.scope}): {long_term.describe_commits(part.commits)}")
@@ -259,12 +257,10 @@ def _conflict_lines(hunks: Sequence[DiffHunk]) -> list[TextLine]:
 
 
 def writer(commit: Commit) -> str:
-    """Who wrote a commit, in words."""
     return _WRITERS.get(commit.origin, commit.origin)
 
 
 def _origin(commit: Commit) -> tuple[str, str]:
-    """Date and author, and session and turn."""
     source = commit.source
     turn = f":{source.turn}" if source.turn else ""
     return f"{local_time(commit.at)} {writer(commit)}", f"{source.session[:8]}{turn}"

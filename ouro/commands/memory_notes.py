@@ -216,7 +216,6 @@ async def receipt(context: SessionContext) -> Answer:
 
 
 def entry_row(entry: MemoryEntry) -> tuple[str, ...]:
-    """Place, text and source of an entry."""
     place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
     category = entry.category if entry.kind == "note" else ""
     return (
@@ -272,7 +271,6 @@ def _details_view(found: long_term.EntryDetails) -> View:
 
 
 def _recalled_view(found: NotesRecalled) -> View:
-    """Each note that was considered for the last message."""
     if not found.items:
         return [Title("Recalled for the last message: no notes")]
     duration = f", {found.milliseconds:.0f} ms" if found.milliseconds else ""

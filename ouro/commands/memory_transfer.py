@@ -41,7 +41,6 @@ async def export(context: ActionContext, file: str, force: bool, to: str = "") -
 
 
 async def _write(path: Path | None, text: str, force: bool) -> Answer | None:
-    """Write a document to a file, or print it."""
     if path is None:
         print_document([text])
         return None

@@ -66,7 +66,6 @@ def line(*spans: str, level: Level = "info") -> TextLine:
 
 
 def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> list[ViewItem]:
-    """A table; empty without rows."""
     found = tuple(tuple(row) for row in rows)
     return [RowTable(found, is_numbered)] if found else []
 
@@ -134,7 +133,6 @@ def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
 
 
 def _width(text: str) -> int:
-    """In cells of a terminal."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # 12 ms

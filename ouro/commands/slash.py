@@ -161,7 +161,6 @@ class SessionContext:
         return await self.front_end.choose(title, choices)
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
-        """Choose one or all."""
         every = [Choice("all", f"All {len(choices)}")] if len(choices) > 1 else []
         picked = await self.front_end.choose(title, [*choices, *every])
         return [choice.value for choice in choices if picked in (choice.value, "all")]

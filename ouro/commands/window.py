@@ -94,7 +94,6 @@ def largest_items(window: ContextWindow) -> list[ContextItem]:
 
 
 def item_line(item: ContextItem) -> str:
-    """Tokens, state, kind and first words of an item, in columns."""
     state = "dropped" if item.is_dropped else "pinned" if item.is_pinned else ""
     return f"{item.tokens:>9,}  {state:<7}  {item.kind:<6}  {one_line(item.text, 60)}"
 

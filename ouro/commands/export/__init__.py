@@ -142,7 +142,6 @@ class SessionDocument:
         yield self._form.tail
 
     def _facts(self) -> list[tuple[str, str]]:
-        """Names and values, in the format; a value may be empty."""
         header, usage, form = self._whole.header, self._found.usage, self._form
         cost = dollars(usage.cost, "price unknown")
         used = f"{usage.input:,} tokens read ({usage.cached:,} from the cache), {usage.output:,} written, {cost}"
@@ -156,7 +155,6 @@ class SessionDocument:
         ]
 
     def _pieces(self) -> Iterator[str]:
-        """The messages, each tool call with its result, and what happened between them."""
         open_calls: dict[str, ToolCall] = {}
         is_rewound = False
         for record in self._whole.records():

@@ -163,7 +163,6 @@ def _link(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env:
 
 
 def page_style() -> str:
-    """The whole style sheet, with the colours of code."""
     page = (files("ouro.commands.export") / "page.css").read_text(encoding="utf-8")
     light, dark = _code_colours("friendly"), _code_colours("github-dark")
     return f"{page}@media screen {{\n{light}\n}}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}\n"

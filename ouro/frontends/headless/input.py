@@ -66,7 +66,6 @@ def parse_input(line: bytes) -> Input:
 
 
 async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
-    """The lines of a file descriptor, until its end."""
     pieces: list[bytes] = []
     while stdin is not None and (block := await read_block(stdin)):
         if b"\n" not in block:  # joined only at the end of the line: an image is a line of megabytes

@@ -61,7 +61,6 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     refusals: list[Refusal] = msgspec.field(default_factory=list)
 
     def add(self, event: Event) -> None:
-        """Update the result with an event of the turn."""
         match event:
             case events.Replied(message):
                 self.turns += 1

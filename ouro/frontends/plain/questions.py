@@ -95,7 +95,6 @@ class LineQuestions:
 
 
 def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
-    """`y`, `s`, `a` or `n`, with a comment after it."""
     match = _PERMIT.match(line.strip())
     if match is None:
         raise NotUnderstood(
