@@ -89,7 +89,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
             arg("--scope", choices=("user", "repo"), default=None, help="where to save it (else found by its words)")),
            ("memory remember Run the tests with make check", "memory remember --scope user I prefer tabs"), "both",
            takes_text=True),
-    Action("memory forget", "memory_forget.forget", "Stop using what fits, after a preview",
+    Action("memory forget", "memory_notes.forget", "Stop using what fits, after a preview",
            (arg("text", nargs="*", metavar="WORDS|ID"),
             arg("--pick", default="", metavar="NUMBERS", help="of what fits: 1,3"),
             arg("-y", "--yes", action="store_true", help="all that fits, without a question"),

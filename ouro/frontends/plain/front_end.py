@@ -1,28 +1,52 @@
-"""ReplFrontEnd: the plain prompt as the commands see it."""
+"""ReplFrontEnd: the plain prompt as the commands see it; and its questions, which the next typed line answers."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import re
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ouro.commands.front_end import FrontEnd, choice_line
-from ouro.display import Choice
+from ouro.display import Choice, Question
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, Level, Prompted
+from ouro.events import (
+    Event,
+    Level,
+    PermissionAsked,
+    Permit,
+    PermitChoice,
+    Prompted,
+    QuestionAsked,
+    QuestionClosed,
+    Reply,
+)
 from ouro.frontends.clipboard import SENT_TO_TERMINAL, copy_with_program
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.plain.questions import LineQuestions, ask_session, parse_choice
-from ouro.frontends.session_lines import LEFT_BRANCH
+from ouro.frontends.session_lines import (
+    ALL,
+    LEFT_BRANCH,
+    SessionMatch,
+    SessionMatches,
+    format_figures,
+    now,
+    preview_lines,
+    title_of,
+)
 from ouro.frontends.welcome import is_first_start, welcome
 from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnQueue, open_interactively
+from ouro.session.opening import Part
+from ouro.utils.text import escaped, one_line
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.repl import Repl
 
+T = TypeVar("T")
+_PERMIT = re.compile(r"(y|yes|s|session|a|always|n|no)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
 SHOWN_AGAIN = 3
@@ -38,6 +62,230 @@ _KEYS = (
     ("Ctrl+R", "search the prompt history"),
     ("Ctrl+G, Ctrl+X Ctrl+E", "write in your editor"),
 )
+MAX_LISTED = 15
+_HELP = "Type a number to open a session, `copy N` for a copy, `look N` to preview it, words to search, `all` for {}."
+_NUMBERED = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
+
+
+class NotUnderstood(ValueError):
+    """The line does not answer the question; the message says what to type."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion(Generic[T]):
+    label: str
+    """The text before the cursor."""
+    parse: Callable[[str], T]
+    answer: asyncio.Future[T]
+    secret: bool = False
+    """The typed text is not shown."""
+
+
+class LineQuestions:
+    """Open questions in their order; only the first is asked."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._waiting: list[OpenQuestion[Any]] = []
+        self._changed = changed
+        self._asked = asyncio.Event()
+
+    @property
+    def open(self) -> OpenQuestion[Any] | None:
+        return next((question for question in self._waiting if not question.answer.done()), None)
+
+    async def ask(self, label: str, parse: Callable[[str], T], *, secret: bool = False) -> T:
+        question = OpenQuestion(label, parse, asyncio.get_running_loop().create_future(), secret)
+        self._waiting.append(question)
+        self._asked.set()
+        self._changed()
+        try:
+            answer: T = await question.answer
+            return answer
+        finally:
+            self._waiting.remove(question)
+            if self.open is None:
+                self._asked.clear()
+            self._changed()
+
+    async def wait_for_question(self, *work: Awaitable[Any]) -> None:
+        """Wait until all of the work is done, or a question is open."""
+        asked = asyncio.ensure_future(self._asked.wait())
+        done = asyncio.gather(*(asyncio.shield(item) for item in work), return_exceptions=True)
+        try:
+            await asyncio.wait((asked, done), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            done.cancel()
+            await asyncio.gather(asked, done, return_exceptions=True)
+
+    def take(self, line: str) -> str:
+        """Answer the open question; returns a hint when the line does not answer it."""
+        question = self.open
+        if question is None:
+            return ""
+        try:
+            question.answer.set_result(question.parse(line))
+        except NotUnderstood as error:
+            return str(error)
+        if self.open is None:
+            self._asked.clear()
+        return ""
+
+
+def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
+    match = _PERMIT.match(line.strip())
+    if match is None:
+        raise NotUnderstood(
+            "Type y (yes), a (always), n (no) or s (for this session); text after the letter goes to the model."
+        )
+    letter, comment = match[1][0].lower(), (match[2] or "").strip()
+    choice = next((choice for choice in choices if choice[0] == letter), None)
+    if choice is None:
+        raise NotUnderstood("There is no rule for this call. Type y (yes) or n (no).")
+    return Permit(choice, comment)
+
+
+def parse_reply(line: str, question: Question) -> Reply:
+    """Numbers of choices, or an answer in words; an empty line is no answer."""
+    words = line.split("," if "," in line else None)
+    if words and all(word.strip().isdigit() for word in words):
+        numbers = [int(word) for word in words]
+        if len(numbers) > 1 and not question.several:
+            raise NotUnderstood("Choose only one.")
+        if not question.choices:
+            return Reply((line.strip(),))
+        if not all(1 <= number <= len(question.choices) for number in numbers):
+            raise NotUnderstood(f"Type a number from 1 to {len(question.choices)}, or your own answer.")
+        return Reply(tuple(question.choices[number - 1] for number in numbers))
+    return Reply((line.strip(),) if line.strip() else ())
+
+
+def parse_choice(line: str, values: Sequence[str]) -> str | None:
+    """A number or the start of a value; None for an empty line."""
+    text = line.strip()
+    if not text:
+        return None
+    if text.isdigit() and 1 <= int(text) <= len(values):
+        return values[int(text) - 1]
+    starting = [value for value in values if value.startswith(text)]
+    if text in values or len(starting) == 1:
+        return text if text in values else starting[0]
+    raise NotUnderstood(f"Type a number from 1 to {len(values)}, or an empty line to cancel.")
+
+
+class TurnQuestions:
+    """Asks the questions of a session at the prompt, and passes the answers to it."""
+
+    def __init__(self, questions: LineQuestions, printer: Printer) -> None:
+        self._questions = questions
+        self._printer = printer
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def take(self, event: Event, session: Session) -> bool:
+        """Start or end a question, if the event is one; returns True when one starts."""
+        match event:
+            case PermissionAsked() | QuestionAsked():
+                self._print(event)
+                self._asking[event.question_id] = asyncio.create_task(self._ask(event, session))
+            case QuestionClosed():
+                if task := self._asking.pop(event.question_id, None):
+                    task.cancel()
+            case _:
+                pass
+        return isinstance(event, PermissionAsked | QuestionAsked)
+
+    def close(self) -> None:
+        for task in self._asking.values():
+            task.cancel()
+        self._asking.clear()
+
+    def _print(self, event: PermissionAsked | QuestionAsked) -> None:
+        if isinstance(event, PermissionAsked):
+            self._printer.seen.add(event.call.id)
+            self._printer.line(f"? {escaped(one_line(event.title))}", "bold yellow")
+            self._printer.question_body(event.display)
+            self._printer.line(f"  {escaped(event.reason)}", "dim")
+            rule = escaped(event.rule)
+            always, session = (f" · a always: {rule}", " · s until ouro exits") if rule else ("", "")
+            self._printer.line(f"  y yes{always} · n no{session}    (text after the letter goes to the model)")
+            return
+        question = event.question
+        self._printer.markdown(question.text)
+        if question.details:
+            self._printer.markdown(question.details)
+        self._printer.choices("", question.choices)
+        several = "numbers" if question.several else "a number"
+        self._printer.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
+
+    async def _ask(self, event: PermissionAsked | QuestionAsked, session: Session) -> None:
+        answer: Permit | Reply
+        if isinstance(event, PermissionAsked):
+            letters = "y/a/n" if event.rule else "y/n"
+            answer = await self._questions.ask(f"{letters}? ", lambda line: parse_permit(line, event.choices))
+        else:
+            answer = await self._questions.ask("answer: ", lambda line: parse_reply(line, event.question))
+        session.answer(event.question_id, answer)
+
+
+def parse_part(line: str, parts: list[Part]) -> tuple[Part, str]:
+    """A number is a choice; any other text is a message, sent with the full session."""
+    text = line.strip()
+    if text.isdigit() and 1 <= int(text) <= len(parts):
+        return parts[int(text) - 1], ""
+    return "full", text and line
+
+
+async def ask_session(
+    printer: Printer, questions: LineQuestions, catalog: SessionCatalog, only: Collection[str] = ()
+) -> OpenRequest | None:
+    """Ask for a session until one is picked or the line is empty."""
+    matches = SessionMatches(await catalog.sessions(), catalog.is_here, only)
+    listed = await _list_sessions(printer, catalog, matches, "")
+    while True:
+        line = await questions.ask("session: ", str.strip)
+        chosen = _NUMBERED.fullmatch(line)
+        if not line:
+            return None
+        if chosen and 1 <= int(chosen[2]) <= len(listed):
+            info = listed[int(chosen[2]) - 1].info
+            if chosen[1] != "look":
+                return OpenRequest(info.id, fork=chosen[1] == "copy")
+            try:
+                preview = await catalog.preview(info)
+            except (OuroError, OSError) as error:
+                printer.say(str(error), "warning")
+                continue
+            for who, words in preview_lines(preview, 80):
+                printer.say(f"{who}: {words}" if who else words)
+        elif chosen:
+            printer.say(f"Type a number from 1 to {len(listed)}.", "warning")
+        elif line == "all":
+            matches.next_scope()
+            listed = await _list_sessions(printer, catalog, matches, matches.query)
+        else:
+            listed = await _list_sessions(printer, catalog, matches, line)
+
+
+async def _list_sessions(
+    printer: Printer, catalog: SessionCatalog, matches: SessionMatches, words: str
+) -> Sequence[SessionMatch]:
+    matches.look_for(words)
+    if matches.query:
+        async for hit in catalog.search(matches.in_scope, matches.query):
+            matches.add(hit)
+    found = matches.matches()
+    listed = found[:MAX_LISTED]
+    heading = f"Sessions, {matches.scope}" + (f", with “{matches.query}”" if matches.query else "")
+    printer.choices(f"{heading}: {len(found):,}", [_line(match) for match in listed])
+    if len(found) > MAX_LISTED:
+        printer.say(f"… and {len(found) - MAX_LISTED:,} more. Type words of a title or message.")
+    printer.say(_HELP.format("the sessions of this project" if matches.scope == ALL else "all projects"))
+    return listed
+
+
+def _line(match: SessionMatch) -> str:
+    said = f" — … {match.snippet} …" if match.snippet else ""
+    return f"{title_of(match.info)} ({format_figures(match.info, now())}){said}"
 
 
 @dataclass

@@ -18,9 +18,15 @@ from ouro.errors import DemoRequested, OuroError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
 from ouro.frontends.headless.input import read_lines
 from ouro.frontends.headless.output import Pipe
-from ouro.frontends.plain.front_end import OpenCatalog, OpenSession, ReplFrontEnd
+from ouro.frontends.plain.front_end import (
+    LineQuestions,
+    OpenCatalog,
+    OpenSession,
+    ReplFrontEnd,
+    TurnQuestions,
+    parse_part,
+)
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.plain.questions import LineQuestions, TurnQuestions, parse_part
 from ouro.frontends.session_lines import card_choices, card_line, card_lines, now, status_items
 from ouro.session import Draft, OpenRequest, Resumed, Session, TurnObserver, TurnQueue
 from ouro.settings import TuiSettings
