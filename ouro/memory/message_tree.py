@@ -11,9 +11,7 @@ from ouro.memory.backend import CompactionRecord, DropRecord, MessageRecord, Num
 from ouro.messages import Message
 
 _UNKNOWN = -1
-"""In place of the number before: what precedes it is not loaded."""
-
-
+"""Instead of the number before: what precedes it is not loaded."""
 OUTPUT = "call:"
 """The beginning of an item that is a tool output."""
 
@@ -97,8 +95,23 @@ class MessageTree:
         return self._current
 
     @property
-    def last(self) -> int:
-        """The number of the last item; 0 if empty."""
+    def entries(self) -> tuple[MessageRecord, ...]:
+        """The loaded messages of the current branch, oldest first."""
+        return self.current.entries
+
+    @property
+    def dropped_items(self) -> frozenset[str]:
+        """What is not sent of the loaded branch, as a DropRecord names it."""
+        return self.current.dropped
+
+    @property
+    def last_prompt(self) -> int:
+        """The number of the message that began the last turn; 0 where none is loaded."""
+        return self.current.last_prompt
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last item of the branch; 0 if it is empty."""
         return self.items[-1].number if self.items else 0
 
     @property
@@ -110,16 +123,12 @@ class MessageTree:
     def __contains__(self, number: int) -> bool:
         return number in self._nodes
 
-    def has(self, number: int) -> bool:
-        """Whether the item of that number is on the current branch."""
-        return number in self._places
-
     def get(self, number: int) -> NumberedRecord | None:
         node = self._nodes.get(number)
         return node.item if node else None
 
     def append(self, item: NumberedRecord) -> None:
-        self._nodes[item.number] = _Node(item, self.last or self._next_root)
+        self._nodes[item.number] = _Node(item, self.last_number or self._next_root)
         self._next_root = 0
         self._places[item.number] = len(self.items)
         self.items.append(item)
@@ -127,7 +136,7 @@ class MessageTree:
         if known and isinstance(item, MessageRecord):
             self._current = known.followed_by(item)
 
-    def prepend(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
+    def prepend_items(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
         """Put older items before the first."""
         before = 0 if is_whole else _UNKNOWN
         first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
@@ -140,7 +149,7 @@ class MessageTree:
         if is_current:
             self._put([*items, *self.items])
 
-    def cut(self, place: int) -> None:
+    def drop_items(self, place: int) -> None:
         """Drop the items before `items[place]`, and the branches that start there."""
         self._put(self.items[place:])
         first = self.items[0].number
@@ -156,7 +165,7 @@ class MessageTree:
         kept[first] = replace(kept[first], before=_UNKNOWN)
         self._nodes = kept
 
-    def answer(self, answers: Mapping[int, MessageRecord]) -> None:
+    def insert_answers(self, answers: Mapping[int, MessageRecord]) -> None:
         """Insert tool results that are in no record after the messages of these numbers, with the same numbers."""
         self._put([value for item in self.items for value in (item, answers.get(item.number)) if value is not None])
 
@@ -185,10 +194,12 @@ class MessageTree:
         return max((item for item in self._nodes if item < number), default=None if self._start else 0)
 
     def ahead(self, number: int) -> tuple[MessageRecord, ...]:
-        """The messages up to that number that are not on the current branch, oldest first."""
+        """The loaded messages that going to that number brings back, oldest first."""
         return tuple(item for item in self._path(number, self._places)[0] if isinstance(item, MessageRecord))
 
+    @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
+        """The loaded branches that were left and can be visited, in the order of their start."""
         current = self._places
         followed = {node.before for node in self._nodes.values()}
         found: list[tuple[int, TranscriptBranch]] = []

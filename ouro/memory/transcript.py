@@ -25,7 +25,7 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
-from ouro.memory.message_tree import OUTPUT, MessageTree, TranscriptBranch, is_turn
+from ouro.memory.message_tree import OUTPUT, MessageTree, is_turn
 from ouro.memory.short_term import DROPPED, answer_open_calls, remove_notes, remove_outputs, replace_by_summary
 from ouro.memory.tokens import estimate_messages, reported_tokens
 from ouro.messages import ATTACHED, PIPED, SHELL_NOTE, Message, PerMessage, Usage
@@ -57,7 +57,7 @@ class _Mark(msgspec.Struct, frozen=True):
     """The last number before a rewind: while it is on the branch, the rewind is not shown."""
 
 
-class Transcript:
+class Transcript(MessageTree):
     """Takes records in the order of the file. Only the order counts; numbers are ids.
 
     A message without a number, or with a used one, gets a new one.
@@ -69,6 +69,7 @@ class Transcript:
     """
 
     def __init__(self, kept: Iterable[MessageRecord] = (), *, is_whole: bool = True, above: int = 0) -> None:
+        super().__init__(is_whole=is_whole)
         self.title = ""
         self.model = ""
         self.mode = ""
@@ -103,7 +104,6 @@ class Transcript:
         """The first number of the current model: figures of another model are those of another tokenizer."""
         self._marks: dict[int, list[_Mark]] = {}
         """By the number of the item before them."""
-        self._tree = MessageTree(is_whole=is_whole)
         self._head: tuple[CompactionRecord | None, list[MessageRecord], list[Message]] = (None, [], [])
         """The compaction, the entries that it keeps, and both as messages."""
         self._shortened: tuple[frozenset[str], PerMessage[Message]] = (frozenset(), PerMessage(lambda said: said))
@@ -121,23 +121,9 @@ class Transcript:
         return transcript
 
     @property
-    def entries(self) -> tuple[MessageRecord, ...]:
-        """The loaded messages of the current branch, oldest first."""
-        return self._tree.current.entries
-
-    @property
-    def branches(self) -> tuple[TranscriptBranch, ...]:
-        """The loaded branches that were left and can be visited, in the order of their start."""
-        return self._tree.branches()
-
-    def ahead(self, number: int) -> tuple[MessageRecord, ...]:
-        """The loaded messages that going to that number brings back, oldest first."""
-        return self._tree.ahead(number)
-
-    @property
     def compaction(self) -> CompactionRecord | None:
         """The compaction in force."""
-        return next((item for item in reversed(self._tree.current.compactions) if item.summary), None)
+        return next((item for item in reversed(self.current.compactions) if item.summary), None)
 
     @property
     def dropped(self) -> frozenset[str]:
@@ -145,25 +131,11 @@ class Transcript:
         return frozenset(item.removeprefix(OUTPUT) for item in self.dropped_items if item.startswith(OUTPUT))
 
     @property
-    def dropped_items(self) -> frozenset[str]:
-        """What is not sent of the loaded branch, as a DropRecord names it."""
-        return self._tree.current.dropped
-
-    @property
-    def last_number(self) -> int:
-        """The number of the last item of the branch; 0 if it is empty."""
-        return self._tree.last
-
-    @property
-    def is_whole(self) -> bool:
-        return self._tree.is_whole
-
-    @property
     def is_complete(self) -> bool:
         compaction = self.compaction
         if self.is_whole or compaction is None:
             return self.is_whole
-        items, last = self._tree.items, compaction.covers[1]
+        items, last = self.items, compaction.covers[1]
         before = items[: items.index(compaction)]
         # If a covered message is loaded, all uncovered ones after it are loaded, too.
         reaches = last >= compaction.number - 1 or any(item.number <= last for item in before)
@@ -204,17 +176,17 @@ class Transcript:
 
     def before(self, number: int) -> int:
         """The number of the item before that message on the branch; 0 if none is loaded."""
-        numbers = [item.number for item in self._tree.items]
+        numbers = [item.number for item in self.items]
         place = numbers.index(number) if number in numbers else 0
         return numbers[place - 1] if place else 0
 
     def knows(self, number: int) -> bool:
         """Whether a message or compaction of that number is loaded; 0 is the start."""
-        return number in self._tree or (number == 0 and self.is_whole)
+        return number in self or (number == 0 and self.is_whole)
 
     def shown_items(self) -> list[ShownItem]:
         """The loaded branch as shown: messages, their receipts, and changes between them."""
-        items = self._tree.items
+        items = self.items
         shown: list[ShownItem] = list(self._marks_after(0)) if self.is_whole else []
         for place, item in enumerate(items):
             shown.append(item)
@@ -232,7 +204,7 @@ class Transcript:
             constant: tokens that go with every request. A figure of the provider includes them.
         """
         newer: list[Message] = []
-        for item in reversed(self._tree.items):
+        for item in reversed(self.items):
             figure = reported_tokens(item.message) if isinstance(item, MessageRecord) else item.tokens[1]
             if figure and item.number >= self._asked_since:
                 return figure + estimate_messages(newer)
@@ -243,18 +215,13 @@ class Transcript:
     @property
     def turns(self) -> int:
         """The number of loaded turns on the branch."""
-        return self.turns_gone + self._tree.current.turns
-
-    @property
-    def last_prompt(self) -> int:
-        """The number of the message that began the last turn; 0 where none is loaded."""
-        return self._tree.current.last_prompt
+        return self.turns_gone + self.current.turns
 
     @property
     def kept_entries(self) -> list[MessageRecord]:
         """The messages that the compaction keeps and that are not on the loaded branch."""
         kept, _ = self._sent()
-        return [item for item in kept if item.number not in self._tree]
+        return [item for item in kept if item.number not in self]
 
     def needed_from(self, count: int) -> MessageRecord | None:
         """The first needed message: from it on, messages are sent or are among the last `count`."""
@@ -268,35 +235,33 @@ class Transcript:
     def drop_before(self, first: MessageRecord) -> None:
         """Drop the messages before that one, except those that are sent."""
         kept, _ = self._sent()
-        place = self._tree.items.index(first)
+        place = self.items.index(first)
         self._kept = {item.number: item for item in kept}
-        self.turns_gone += sum(
-            isinstance(item, MessageRecord) and is_turn(item.message) for item in self._tree.items[:place]
-        )
-        self._tree.cut(place)
+        self.turns_gone += sum(isinstance(item, MessageRecord) and is_turn(item.message) for item in self.items[:place])
+        self.drop_items(place)
         self.lacks_branches = True
-        self.recalled = {number: record for number, record in self.recalled.items() if number in self._tree}
-        self._marks = {number: marks for number, marks in self._marks.items() if number in self._tree}
+        self.recalled = {number: record for number, record in self.recalled.items() if number in self}
+        self._marks = {number: marks for number, marks in self._marks.items() if number in self}
 
     def take(self, record: Record) -> None:
         self.last_at = max(self.last_at, record.at)
         match record:
             case MessageRecord():
-                self._tree.append(self._numbered(record))
+                self.append(self._numbered(record))
                 self.call_ids.update(call.id for call in record.message.tool_calls)
                 self.undone.clear()
                 self.usage += record.message.usage or Usage()
             case CompactionRecord():
                 self._take_compaction(record)
             case DropRecord():
-                self._tree.append(self._numbered(record))
+                self.append(self._numbered(record))
             case RewindRecord():
                 self._take_rewind(record)
             case TitleRecord(title):
                 self.title = title
             case ModelRecord(model):
                 self.model, self._asked_since = model, self._highest + 1
-                self._marks.setdefault(self._tree.last, []).append(_Mark(record))
+                self._marks.setdefault(self.last_number, []).append(_Mark(record))
             case ModeRecord(mode):
                 self.mode = mode
             case PinRecord(message, _, pinned):
@@ -326,7 +291,7 @@ class Transcript:
                     self._marks.setdefault(items[-1].number if items else 0, []).append(_Mark(record))
                 case RecalledRecord(message):
                     self.recalled.setdefault(message, record)
-        self._tree.prepend(items, is_whole=is_whole)
+        self.prepend_items(items, is_whole=is_whole)
         entries = tuple(item for item in items if isinstance(item, MessageRecord))
         self.call_ids.update(call.id for entry in entries for call in entry.message.tool_calls)
         self.turns_gone = max(0, self.turns_gone - sum(is_turn(entry.message) for entry in entries))
@@ -342,10 +307,10 @@ class Transcript:
             else:
                 answers[last] = MessageRecord(last, "", message)
         if answers:
-            self._tree.answer(answers)
+            self.insert_answers(answers)
 
     def _take_compaction(self, record: CompactionRecord) -> None:
-        self._tree.append(self._numbered(record))
+        self.append(self._numbered(record))
         self.usage = record.spent or self.usage + (record.usage or Usage())
         # Its totals of earlier records count if those are not loaded.
         self.title = self.title or record.title
@@ -354,25 +319,25 @@ class Transcript:
         self.captured = self.captured or record.captured
 
     def _take_rewind(self, record: RewindRecord) -> None:
-        target = self._tree.nearest(record.to) if 0 <= record.to < self.next_number else None
+        target = self.nearest(record.to) if 0 <= record.to < self.next_number else None
         if target is None:
             if self.is_whole:
                 self.notices.append(f"A rewind to message {record.to}, which does not exist, is skipped.")
             elif 0 <= record.to < self.next_number:
-                self._tree.go_to_unloaded()
+                self.go_to_unloaded()
             return
-        left = self._tree.last
+        left = self.last_number
         if self.undone and self.undone[-1] == target:
             self.undone.pop()
         elif left not in (0, target):
             self.undone.append(left)
-        self._tree.go_to(target)
+        self.go_to(target)
         if left:  # after a rewind to the start nothing is left
             self._marks.setdefault(target, []).append(_Mark(record, left))
 
     def _numbered(self, record: NumberedRecord) -> NumberedRecord:
         number = record.number
-        if number <= 0 or number in self._tree:
+        if number <= 0 or number in self:
             number = self.next_number
         self.next_number = max(self.next_number, number + 1)
         self._highest = max(self._highest, number)
@@ -380,7 +345,7 @@ class Transcript:
 
     def _sent(self) -> tuple[list[MessageRecord], list[MessageRecord]]:
         """The kept ones of the messages that the compaction covers, and all that it does not cover."""
-        compaction, items = self.compaction, self._tree.items
+        compaction, items = self.compaction, self.items
         if compaction is None:
             return [], list(self.entries)
         begin = items.index(compaction)
@@ -408,10 +373,10 @@ class Transcript:
 
     def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
         """What is shown after an item: several rewinds to it are one."""
-        marks = [mark for mark in self._marks.get(number, ()) if not mark.left or not self._tree.has(mark.left)]
+        marks = [mark for mark in self._marks.get(number, ()) if not mark.left or mark.left not in self._places]
         rewinds = [mark for mark in marks if mark.left]
         return (mark.record for mark in marks if not mark.left or mark is rewinds[-1])
 
     def _entry(self, number: int) -> MessageRecord | None:
-        item = self._tree.get(number) or self._kept.get(number)
+        item = self.get(number) or self._kept.get(number)
         return item if isinstance(item, MessageRecord) else None
