@@ -250,7 +250,7 @@ DEFENCES = (
             "test_l11_odd_answers.py"),
     Defence("L11", "ouro/llm/wire.py", "decompress(data, MAX_PIECE)", "decompress(data)",
             "test_l11_odd_answers.py"),
-    Defence("S10", "ouro/memory/record_fields.py", "        data = _mend(data, path, problem)", "        break",
+    Defence("S10", "ouro/memory/record_fields.py", "        data = _repair(data, path, problem)", "        break",
             "test_s7_s8_s9_s10_records.py"),
     Defence("L12", "ouro/llm/reply.py", '_INCOMPLETE.get(self.reason, "")', '""', "test_l12_cut_answers.py"),
     Defence("L12", "ouro/agent/loop.py", 'TurnFinished("cut", incomplete) if incomplete else', "",

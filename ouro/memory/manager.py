@@ -23,7 +23,6 @@ from ouro.memory.backend import (
     Record,
     RewindRecord,
     SessionHeader,
-    SessionInfo,
     TitleRecord,
     WholeSession,
     timestamp,
@@ -135,7 +134,12 @@ class MemoryManager:
         loaded = await store.load_session(session_id, read_only=read_only, reach="screen")
         manager = cls(store, loaded.header, loaded, on_notice=on_notice)
         if not manager.transcript.is_whole or loaded.is_gapped:
-            manager._take_totals(info)
+            # Of records that are not read, the list entry has the totals.
+            transcript = manager.transcript
+            transcript.usage = sum((day.usage for day in info.spent), Usage())
+            transcript.title = transcript.title or info.title
+            transcript.model = transcript.model or info.model
+            transcript.mode = transcript.mode or info.mode
         if not loaded.is_complete:
             manager.pager.load_context(manager._fold_again)
         return manager
@@ -297,13 +301,6 @@ class MemoryManager:
         transcript.last_at = max(transcript.last_at, loaded.header.created_at)
         self.transcript = transcript
 
-    def _take_totals(self, info: SessionInfo) -> None:
-        """Take the totals of unread records from the list entry."""
-        self.transcript.usage = sum((day.usage for day in info.spent), Usage())
-        self.transcript.title = self.transcript.title or info.title
-        self.transcript.model = self.transcript.model or info.model
-        self.transcript.mode = self.transcript.mode or info.mode
-
     def _fold_again(self, loaded: LoadedSession) -> None:
         """Replace the transcript after more of the session was read, and add the records that are not saved yet."""
         before = self.transcript
@@ -406,21 +403,17 @@ class _Saver:
     async def _count_costs(self) -> None:
         """Count what model calls cost, where there is no session to record it."""
         for record in tuple(self.unsaved):
-            if cost := _cost_of(record):
-                await self._store.save_cost(cost)
-                self.unsaved.remove(record)
-
-
-def _cost_of(record: Record) -> CostRecord | None:
-    match record:
-        case CostRecord():
-            return record
-        case MessageRecord(_, at, message) if message.usage is not None:
-            return CostRecord("turn", at, message.model, message.usage)
-        case CompactionRecord(at=at, model=model, usage=usage) if usage is not None:
-            return CostRecord("compaction", at, model, usage)
-        case _:
-            return None
+            match record:
+                case CostRecord():
+                    cost = record
+                case MessageRecord(_, at, Message(usage=Usage() as usage, model=model)):
+                    cost = CostRecord("turn", at, model, usage)
+                case CompactionRecord(at=at, model=model, usage=Usage() as usage):
+                    cost = CostRecord("compaction", at, model, usage)
+                case _:
+                    continue
+            await self._store.save_cost(cost)
+            self.unsaved.remove(record)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 Path = tuple[str | int, ...]
 """From a record to one of its values."""
 _MAX_NUMBER = 1 << 53
-_MAX_MENDED = 100
+_MAX_REPAIRS = 100
 _AT = re.compile(r" - at `\$(.*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
@@ -92,7 +93,7 @@ class MessageFields(msgspec.Struct, omit_defaults=True):
 
 
 def read_fields(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tuple[S, tuple[str, ...]]:
-    """The fields of a record, and the names of those that were mended.
+    """The fields of a record, and the names of those that were repaired.
 
     A value that cannot be read is converted where its meaning is clear (`7` for a text, `12.0` for a count), else
     left out. Older versions wrote what a provider sent without a check.
@@ -104,29 +105,28 @@ def read_fields(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> 
     Raises:
         BadRecordError: what cannot be read is required.
     """
-    first, mended = "", dict[str, None]()
-    for _ in range(_MAX_MENDED):
+    first, repaired = "", dict[str, None]()
+    for _ in range(_MAX_REPAIRS):
         problem, path = "an impossible number", _find_impossible({name: data.get(name) for name in numbers})
         if path is None:
             try:
-                return msgspec.convert(data, kind), tuple(mended)
+                return msgspec.convert(data, kind), tuple(repaired)
             except msgspec.ValidationError as error:
                 problem = str(error)
                 path = _path_in(problem)
         first = first or problem
         if not path:
             break
-        mended[str(path[0])] = None
-        data = _mend(data, path, problem)
+        repaired[str(path[0])] = None
+        data = _repair(data, path, problem)
     raise BadRecordError(first)
 
 
 def _path_in(problem: str) -> Path:
-    """Where a value is that msgspec refuses; up to the mapping, where it does not name the key."""
+    """Where a value is that msgspec refuses; up to the mapping, where it does not name the key (`...`)."""
     found = _AT.search(problem)
     steps = _STEP.findall(found[1]) if found else []
-    path: list[str | int] = [name or (place if place == "..." else int(place)) for name, place in steps]
-    return tuple(path[: path.index("...")] if "..." in path else path)
+    return tuple(name or int(place) for name, place in takewhile(lambda step: step[1] != "...", steps))
 
 
 def _find_impossible(value: Any, path: Path = ()) -> Path | None:
@@ -139,7 +139,7 @@ def _find_impossible(value: Any, path: Path = ()) -> Path | None:
     return None
 
 
-def _mend(value: Any, path: Path, problem: str) -> Any:
+def _repair(value: Any, path: Path, problem: str) -> Any:
     """A copy of `value` in which what stands at `path` is converted or left out."""
     copy = dict(value) if isinstance(value, dict) else list(value)
     key: Any = path[0]
@@ -152,7 +152,7 @@ def _mend(value: Any, path: Path, problem: str) -> Any:
         # Counts belong together: one of them alone would be shown as the whole.
         copy[key] = {name: item for name, item in copy[key].items() if name == "cost"}
     elif len(path) > 1:
-        copy[key] = _mend(copy[key], path[1:], problem)
+        copy[key] = _repair(copy[key], path[1:], problem)
     elif key == "private":
         copy[key] = True  # when in doubt nothing is learned from a message
     elif (converted := _convert(copy, path, problem)) is not None:

@@ -43,6 +43,7 @@ Fetch = Callable[[str], bytes]
 """Returns the bytes of an image or output in the outputs folder; raises OSError."""
 
 _PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
+"""The order that a message with its parts by kind restores, with one text at most; else each part names its kind."""
 _FIELDS = {"image": "images", "call": "tool_calls", "reply": "replies"}
 """Where a message has the parts of a kind; those that are not here are called the same."""
 
@@ -51,7 +52,7 @@ class ReadRecord(msgspec.Struct, frozen=True):
     record: Record
     unknown: tuple[str, ...]
     """The names of fields that this ouro does not know."""
-    mended: tuple[str, ...]
+    repaired: tuple[str, ...]
     """The names of fields that were converted or left out in part, because they could not be read."""
 
 
@@ -94,10 +95,10 @@ def record_from(data: Any, fetch: Fetch) -> ReadRecord:
     if not isinstance(data, dict) or not data:
         raise BadRecordError("not a record")
     if kind := CHANGES.get(next(iter(data))):
-        change, mended = read_fields({"at": "", **data}, kind, data.keys() - {BYTES_BACK})
+        change, repaired = read_fields({"at": "", **data}, kind, data.keys() - {BYTES_BACK})
         if isinstance(change, CompactionRecord) and change.covers[0] > change.covers[1]:
             raise BadRecordError("it covers an impossible range")
-        return ReadRecord(change, _unknown_fields(data, kind), mended)
+        return ReadRecord(change, tuple(data.keys() - {*kind.__struct_encode_fields__, BYTES_BACK}), repaired)
     if "message" in data or "role" in data:
         return _message(data, fetch)
     if "session" in data:
@@ -135,7 +136,11 @@ def deserialize_message(data: dict[str, Any]) -> Message:
 
 def record_from_export(data: Any) -> Record:
     """A record with its images in it, as `embed_images` puts them there. Raises as `record_from`."""
-    images = dict(_embedded_images(data))
+    images: dict[str, bytes] = {}
+    for item in _mappings(data):
+        if isinstance(encoded := item.get("data"), str) and isinstance(name := item.get("file"), str):
+            with suppress(ValueError):  # a message shows that it is missing
+                images[name] = base64.b64decode(encoded, validate=True)
 
     def fetch(name: str) -> bytes:
         if name not in images:
@@ -152,46 +157,33 @@ def embed_images(data: Any, images: Mapping[str, bytes]) -> None:
             item["data"] = base64.b64encode(images[name]).decode()
 
 
-def _embedded_images(data: Any) -> Iterator[tuple[str, bytes]]:
-    for item in _mappings(data):
-        if isinstance(encoded := item.get("data"), str) and isinstance(name := item.get("file"), str):
-            with suppress(ValueError):  # a message shows that it is missing
-                yield name, base64.b64decode(encoded, validate=True)
-
-
 def _mappings(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
         yield value
-    if isinstance(value, dict | list):
-        for item in list(value.values()) if isinstance(value, dict) else value:
-            yield from _mappings(item)
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from _mappings(item)
 
 
 # Reading
 
 
 def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
-    fields, mended = read_fields(data, MessageFields, ("message", "usage"))
+    fields, repaired = read_fields(data, MessageFields, ("message", "usage"))
     found = list(_parts(fields, fetch))
-    for part in fields.parts:
+    for part in fields.parts:  # each names its kind
+        named = {_FIELDS.get(kind, kind): value if kind == "text" else [value] for kind, value in part.items()}
         try:
-            found += _part(part, fields.role, fetch)
+            parts = list(_parts(read_fields({"role": fields.role, **named}, MessageFields, ())[0], fetch))
         except BadRecordError:
-            mended += ("parts",)
-    if mended and not found:
-        raise BadRecordError(f"nothing in it can be read: `{mended[0]}` is of a wrong type")
+            parts = []
+        found += parts
+        repaired += () if parts else ("parts",)
+    if repaired and not found:
+        raise BadRecordError(f"nothing in it can be read: `{repaired[0]}` is of a wrong type")
     message = Message(fields.role, tuple(found), fields.usage, fields.model, fields.cut, fields.incomplete)
     record = MessageRecord(fields.message, fields.at, message, fields.private)
-    return ReadRecord(record, _unknown_fields(data, MessageFields), mended)
-
-
-def _part(part: dict[str, Any], role: str, fetch: Fetch) -> list[Part]:
-    """What a part is that names its kind. Raises BadRecordError."""
-    fields = {_FIELDS.get(kind, kind): value if kind == "text" else [value] for kind, value in part.items()}
-    parts = list(_parts(read_fields({"role": role, **fields}, MessageFields, ())[0], fetch))
-    if not parts:
-        raise BadRecordError("an empty part")
-    return parts
+    return ReadRecord(record, tuple(data.keys() - set(MessageFields.__struct_encode_fields__)), repaired)
 
 
 def _parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
@@ -257,10 +249,6 @@ def _body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
             return Todos(tuple(Todo(text, state) for state, text in body.items))
 
 
-def _unknown_fields(data: dict[str, Any], kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    return tuple(sorted(data.keys() - {*kind.__struct_encode_fields__, BYTES_BACK}))
-
-
 # Writing
 
 
@@ -275,7 +263,8 @@ class _Writer:
         assert message.role != "system"  # ouro saves none
         fields = MessageFields(message.role, message.model, message.cut, message.incomplete, record.private)
         parts = [self._part(part) for part in message.parts]
-        if not _is_in_order(message.parts):
+        ranks = [_PARTS_IN_ORDER.index(type(part)) for part in message.parts]
+        if ranks != sorted(ranks) or ranks.count(_PARTS_IN_ORDER.index(Text)) > 1:
             fields.parts = [{kind: value} for kind, value in parts]
         else:
             for kind, value in parts:
@@ -374,12 +363,6 @@ def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:
         return value
     # The name of a field may show that its value is a secret.
     return mask(f"{name}={value}").removeprefix(f"{name}=") if is_secret_name(name) else mask(value)
-
-
-def _is_in_order(parts: tuple[Part, ...]) -> bool:
-    """Whether the parts are in the order that the short form restores, with one text at most."""
-    ranks = [_PARTS_IN_ORDER.index(type(part)) for part in parts]
-    return ranks == sorted(ranks) and ranks.count(_PARTS_IN_ORDER.index(Text)) <= 1
 
 
 def _is_writable(value: Any, depth: int = 0) -> bool:

@@ -127,7 +127,7 @@ def test_l11_whatever_a_server_streams_is_written_and_read_again(parser, events,
             builder.add(chunk)
         record = MessageRecord(1, "", builder.message())
         again = written_and_read(record)
-        assert (again.mended, again.unknown) == ((), ())
+        assert (again.repaired, again.unknown) == ((), ())
         assert [type(part) for part in again.record.message.parts] == [type(part) for part in record.message.parts]
         assert again.record.message.usage == record.message.usage
 

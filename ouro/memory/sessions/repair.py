@@ -32,9 +32,9 @@ _START_LINE = re.compile(rb"\A---[ \t\r]*\n")
 
 
 def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
-    """Mend the records of a session that hold values of a wrong type, and move what cannot be read to a `.torn` file.
+    """Repair the records of a session that hold values of a wrong type, and move what cannot be read to a `.torn` file.
 
-    Good records stay as they are, byte for byte; of mended ones the former bytes are in the `.torn` file, too.
+    Good records stay as they are, byte for byte; of repaired ones the former bytes are in the `.torn` file, too.
     Returns what was done, one line each. What it raises leaves the file unchanged: SessionDamaged if a newer ouro
     wrote it, or OSError. Blocks.
     """
@@ -53,8 +53,8 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
         saved = save_beside(folder, "torn", former)
         if moved or tail:
             report.append(f"Moved {plural(len(moved), 'record')} and {len(tail)} bytes at the end to {saved}.")
-        if mended := len(changed) - len(moved):
-            report.append(f"Corrected values in {plural(mended, 'record')}. As they were, they are in {saved}.")
+        if repaired := len(changed) - len(moved):
+            report.append(f"Corrected values in {plural(repaired, 'record')}. As they were, they are in {saved}.")
     if is_new:
         report.append("The header was lost. A new one was made.")
     good = [sound for _, sound in found if sound is not None]
@@ -70,7 +70,7 @@ def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
         return record.data
     except (BadYamlError, BadRecordError):
         return None
-    if not read.mended:
+    if not read.repaired:
         return record.data
     return dump(record_data(read.record, mask, partial(keep_image, folder), partial(keep_text, folder))).encode()
 

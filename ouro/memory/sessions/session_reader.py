@@ -85,7 +85,7 @@ class _Findings(msgspec.Struct):
     damaged: list[str] = msgspec.field(default_factory=list)
     kinds: Counter[str] = msgspec.field(default_factory=Counter)
     fields: Counter[str] = msgspec.field(default_factory=Counter)
-    mended: Counter[str] = msgspec.field(default_factory=Counter)
+    repaired: Counter[str] = msgspec.field(default_factory=Counter)
     missing: Counter[str] = msgspec.field(default_factory=Counter)
     """Images and long outputs."""
 
@@ -101,9 +101,9 @@ class _Findings(msgspec.Struct):
             lines.append(f"Skipped records of a newer ouro: {_join_counts(self.kinds)}.")
         if self.fields:
             lines.append(f"Skipped unknown fields: {_join_counts(self.fields)}.")
-        if self.mended:
+        if self.repaired:
             lines.append(
-                f"Values of a wrong type in {path} were converted or left out: {_join_counts(self.mended)}."
+                f"Values of a wrong type in {path} were converted or left out: {_join_counts(self.repaired)}."
                 " `ouro sessions repair` corrects the file."
             )
         return lines
@@ -299,7 +299,7 @@ class _SessionReader:
                 self._findings.damaged.append(f"The record at byte {source.offset} cannot be read: {error}.")
             else:
                 self._findings.fields.update(read.unknown)
-                self._findings.mended.update(read.mended)
+                self._findings.repaired.update(read.repaired)
                 if isinstance(read.record, MessageRecord):
                     self._messages.append((source, read.record.number))
                 records.append(read.record)
