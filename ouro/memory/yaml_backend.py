@@ -36,10 +36,10 @@ from ouro.memory.backend import (
 )
 from ouro.memory.serialization import BYTES_BACK, Mask, header_data, record_data
 from ouro.memory.sessions import session_index
-from ouro.memory.sessions.open_file import OpenFile
 from ouro.memory.sessions.repair import number_messages, repair, without_number
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
+    OpenFile,
     SessionLock,
     append,
     frame_record,

@@ -16,15 +16,16 @@ from ouro.memory.sessions.session_file import (
     FILE_NAME,
     START,
     RawRecord,
+    frame_record,
     number_of,
     read_file,
     rewrite_file,
     save_beside,
     split,
 )
-from ouro.memory.sessions.session_folders import keep_image, keep_text
+from ouro.memory.sessions.session_folders import keep_image, keep_text, load_record
 from ouro.memory.sessions.session_reader import read_record, refuse_newer
-from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
+from ouro.memory.sessions.yaml_text import BadYamlError, dump
 from ouro.utils.text import plural
 
 _MESSAGE_LINE = re.compile(rb"^message:[^\n]*", re.MULTILINE)
@@ -41,7 +42,11 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     refuse_newer(folder)
     data = read_file(folder)
     records, tail = split(data)
-    header, is_new = _header(records, folder)
+    try:
+        header_from(load_record(records[0]))
+        header, is_new = START + records[0].data.strip(b"\n") + END, False
+    except (IndexError, BadYamlError, BadRecordError):
+        header, is_new = frame_record(dump(header_data(_new_header(folder)))), True
     found = [(record, _sound(record, folder, mask)) for record in (records if is_new else records[1:])]
     changed = [record for record, sound in found if sound != record.data]
     if not (changed or tail or is_new):
@@ -75,16 +80,6 @@ def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
     return dump(record_data(read.record, mask, partial(keep_image, folder), partial(keep_text, folder))).encode()
 
 
-def _header(records: list[RawRecord], folder: Path) -> tuple[bytes, bool]:
-    try:
-        header = header_from(load(records[0].data)) if records and records[0].is_whole else None
-    except (BadYamlError, BadRecordError):
-        header = None
-    if header is None:
-        return START + dump(header_data(_new_header(folder))).encode() + END[1:], True
-    return START + records[0].data.strip(b"\n") + END, False
-
-
 def _new_header(folder: Path) -> SessionHeader:
     day, _, start = folder.name.partition("_")
     made = start[:8] + str(uuid.uuid4())[8:] if len(start) >= 8 else str(uuid.uuid4())
@@ -112,15 +107,10 @@ def number_messages(folder: Path, records: Sequence[RawRecord], first: int) -> N
     numbers = range(first, first + len(records))
     for record, number in reversed(list(zip(records, numbers, strict=True))):
         old = data[record.offset : record.offset + record.size]
-        new = _with_number(old, number)
+        line = b"message: %d" % number
+        new = _MESSAGE_LINE.sub(line, old, count=1)
+        if not _MESSAGE_LINE.search(old):
+            new = _START_LINE.sub(START + line + b"\n", old, count=1)
         if number_of(split(new)[0][0]) == number:
             data = data[: record.offset] + new + data[record.offset + record.size :]
     rewrite_file(folder, FILE_NAME, data)
-
-
-def _with_number(record: bytes, number: int) -> bytes:
-    line = b"message: %d" % number
-    if _MESSAGE_LINE.search(record):
-        return _MESSAGE_LINE.sub(line, record, count=1)
-    found = _START_LINE.match(record)
-    return START + line + b"\n" + record[found.end() :] if found else record

@@ -14,7 +14,6 @@ import msgspec
 
 from ouro.errors import SaveFailed, SearchUnavailable, SessionError, SessionNotFound, SeveralSessions, UsageError
 from ouro.memory.backend import (
-    LoadedSession,
     MemoryStore,
     MessageRecord,
     Progress,
@@ -22,11 +21,10 @@ from ouro.memory.backend import (
     SessionInfo,
     SummaryRecord,
     TitleRecord,
-    WholeSession,
     timestamp,
 )
 from ouro.memory.message_tree import is_turn
-from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, open_private, read_range, split
+from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range, split
 from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context
@@ -136,7 +134,12 @@ class SessionCatalog:
         """What a session was about. Reads its first message and its end. Raises SessionError and OSError."""
         whole = await self.store.read_whole(info.id)
         loaded = await self.store.load_session(info.id, read_only=True, reach="screen")
-        first = await asyncio.to_thread(_first_words, whole)
+
+        def first_words() -> str:
+            messages = (record.message for record in whole.records() if isinstance(record, MessageRecord))
+            return next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
+
+        first = await asyncio.to_thread(first_words)
         entries = Transcript.of(loaded).entries
         texts = [(item.message.role, item.message.text) for item in entries if item.message.text.strip()]
         last = [text for text in texts if text[0] in ("user", "assistant")]
@@ -145,8 +148,43 @@ class SessionCatalog:
         return SessionExcerpt((summaries or [""])[-1], first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
-        """One turn of a session, which is not opened. Arguments and errors as of `turn_evidence`."""
-        return turn_evidence(await self.store.load_session(session_id, read_only=True), turn, message)
+        """One turn of a session, which is not opened; 0: the last one.
+
+        Args:
+            turn: its number on the current branch.
+            message: the number of one of its messages, to find it also on a branch that a rewind left.
+
+        Raises:
+            UsageError: there is no such turn.
+        """
+        loaded = await self.store.load_session(session_id, read_only=True)
+        transcript, header = Transcript.of(loaded), loaded.header
+        branches = (transcript.entries, *(branch.entries for branch in transcript.branches))
+        found = next((branch for branch in branches if any(entry.number == message for entry in branch)), None)
+        entries = branches[0] if found is None else found
+        is_left = entries is not branches[0]
+        begins = [place for place, entry in enumerate(entries) if is_turn(entry.message)]
+        before = sum(entries[place].number <= message for place in begins) if found else 0
+        number = before or (0 if is_left else turn or len(begins))
+        if not 1 <= number <= len(begins):
+            raise UsageError(f"Session {header.id[:8]} has no turn {turn}: it has {len(begins)}.")
+        messages = entries[begins[number - 1] : begins[number] if number < len(begins) else None]
+        first = messages[0]
+        changes = [match[2] for part in first.message.parts_of(Context) for match in _CHANGES.finditer(part.text)]
+        records = [record for entry in messages if (record := transcript.recalled.get(entry.number))]
+        return TurnEvidence(
+            session_id=header.id,
+            title=transcript.title,
+            turn=(turn or number) if is_left else number,
+            number=first.number,
+            at=first.at,
+            words=tuple((entry.message.role, entry.message.text) for entry in messages if entry.message.text),
+            told=tuple(line[2:] for text in changes for line in text.split("\n") if line.startswith("| ")),
+            recalled=tuple(item for record in records for item in record.items),
+            way=records[0].way if records else "",
+            began_with={scope: header.memory[scope] for scope in ("user", "repo") if scope in header.memory},
+            is_left=is_left,
+        )
 
     async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
         """The messages that have all these words: from the index, best first, then from files that are newer."""
@@ -265,11 +303,6 @@ def _only(found: Sequence[SessionInfo], otherwise: str, hint: str) -> SessionInf
     )
 
 
-def _first_words(whole: WholeSession) -> str:
-    messages = (record.message for record in whole.records() if isinstance(record, MessageRecord))
-    return next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
-
-
 def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]) -> SessionHit | None:
     """The last message with all the words, by the user or the model; of a very long file only the end is read."""
     try:
@@ -282,11 +315,14 @@ def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]
         return None
     for block in reversed(split(data)[0]):
         if all(pattern.search(block.data) for pattern in patterns):
-            record = _spoken_in(block)
-            text = record.message.text.encode() if record else b""
+            record = parse_record(block) if _SPOKEN.search(block.data) else None
+            text = record.message.text.encode() if isinstance(record, MessageRecord) else b""
             found = [pattern.search(text) for pattern in patterns]
-            if record and found[0] and all(found):
-                return SessionHit(session_id, record.number, _snippet(text, found[0]))
+            if isinstance(record, MessageRecord) and found[0] and all(found):
+                before = text[: found[0].start()].decode("utf-8", "replace")
+                after = text[found[0].start() :].decode("utf-8", "replace")
+                around = ("…" if len(before) > _AROUND else "") + before[-_AROUND:] + after[: 3 * _AROUND]
+                return SessionHit(session_id, record.number, " ".join(around.split()))
     return None
 
 
@@ -295,55 +331,3 @@ def _pattern(word: str) -> re.Pattern[bytes]:
     letters = (sorted({letter, letter.lower(), letter.upper()}) for letter in word)
     alternatives = (b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms) for forms in letters)
     return re.compile(b"".join(b"(?:" + item + b")" for item in alternatives))
-
-
-def _snippet(text: bytes, found: re.Match[bytes]) -> str:
-    before = text[: found.start()].decode("utf-8", "replace")
-    after = text[found.start() :].decode("utf-8", "replace")
-    around = ("…" if len(before) > _AROUND else "") + before[-_AROUND:] + after[: 3 * _AROUND]
-    return " ".join(around.split())
-
-
-def _spoken_in(block: RawRecord) -> MessageRecord | None:
-    """The message in a record, if it is one of the user or the model and has text."""
-    record = parse_record(block) if _SPOKEN.search(block.data) else None
-    return record if isinstance(record, MessageRecord) and record.message.text.strip() else None
-
-
-def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> TurnEvidence:
-    """Find a turn; 0: the last one.
-
-    Args:
-        turn: its number on the current branch.
-        message: the number of one of its messages, to find it also on a branch that a rewind left.
-
-    Raises:
-        UsageError: there is no such turn.
-    """
-    transcript, header = Transcript.of(loaded), loaded.header
-    branches = (transcript.entries, *(branch.entries for branch in transcript.branches))
-    found = next((branch for branch in branches if any(entry.number == message for entry in branch)), None)
-    entries = branches[0] if found is None else found
-    is_left = entries is not branches[0]
-    begins = [place for place, entry in enumerate(entries) if is_turn(entry.message)]
-    before = sum(entries[place].number <= message for place in begins) if found else 0
-    number = before or (0 if is_left else turn or len(begins))
-    if not 1 <= number <= len(begins):
-        raise UsageError(f"Session {header.id[:8]} has no turn {turn}: it has {len(begins)}.")
-    messages = entries[begins[number - 1] : begins[number] if number < len(begins) else None]
-    first = messages[0]
-    changes = [match[2] for part in first.message.parts_of(Context) for match in _CHANGES.finditer(part.text)]
-    records = [record for entry in messages if (record := transcript.recalled.get(entry.number))]
-    return TurnEvidence(
-        session_id=header.id,
-        title=transcript.title,
-        turn=(turn or number) if is_left else number,
-        number=first.number,
-        at=first.at,
-        words=tuple((entry.message.role, entry.message.text) for entry in messages if entry.message.text),
-        told=tuple(line[2:] for text in changes for line in text.split("\n") if line.startswith("| ")),
-        recalled=tuple(item for record in records for item in record.items),
-        way=records[0].way if records else "",
-        began_with={scope: header.memory[scope] for scope in ("user", "repo") if scope in header.memory},
-        is_left=is_left,
-    )

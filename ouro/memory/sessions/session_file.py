@@ -12,7 +12,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.errors import SessionError, SessionInUse
-from ouro.memory.backend import timestamp
+from ouro.errors import SessionError, SessionInUse, SessionLost
+from ouro.memory.backend import NumberedRecord, Record, timestamp
 from ouro.utils.files import lock_descriptor, note_written_dir, replace_file, unlock
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import is_running
@@ -29,8 +29,6 @@ from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
     from aiofiles.threadpool.binary import AsyncFileIO
-
-    from ouro.memory.sessions.open_file import OpenFile
 
 FILE_NAME = "session.yaml"
 LOCK_NAME = "lock"
@@ -46,6 +44,8 @@ _FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
 """Bytes per read when reading backwards: the first window is usually enough."""
 _READ_SIZE = 1 << 26
 _ORPHAN_TIMEOUT = 1.0
+_TAIL = 256
+"""Bytes at the end of what this process knows: they show whether a file that has grown was only appended to."""
 
 
 class RawRecord(msgspec.Struct, frozen=True):
@@ -257,7 +257,11 @@ async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterato
     while end > begin:
         start = max(begin, end - reach)
         data = await read_at(file, start, end) + carried
-        cut = _first_whole(data) if start > begin else 0
+        cut: int | None = 0
+        if start > begin:  # the window begins in the middle of a record
+            line = data.find(b"\n") + 1
+            found = next(_marks(_END_MARK, END[1:4], data, line), None) if line else None
+            cut = found.end() if found else None
         if cut is None:
             reach *= 2
         else:
@@ -265,13 +269,6 @@ async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterato
                 yield record
             reach = _WINDOW
         carried, end = (data if cut is None else data[:cut]), start
-
-
-def _first_whole(data: bytes) -> int | None:
-    """Where the first record begins that is in the window from its start."""
-    line = data.find(b"\n") + 1
-    found = next(_marks(_END_MARK, END[1:4], data, line), None) if line else None
-    return found.end() if found else None
 
 
 async def read_record_at(file: AsyncFileIO, place: int) -> RawRecord | None:
@@ -364,6 +361,75 @@ def read_records(descriptor: int, start: int, end: int, window: int = 8 << 20) -
             return
 
 
+class OpenFile:
+    """What a process knows of the session file that it has open. All methods block.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._size = 0
+        self._tail = b""
+        with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+            self._descriptor = os.dup(descriptor)  # the bytes can be read as long as it is open, whatever has its name
+        self.take(self._descriptor)
+
+    def take(self, descriptor: int) -> None:
+        """Remember the end of the file after a record was appended."""
+        self._size = os.fstat(descriptor).st_size
+        self._tail = os.pread(self._descriptor, _TAIL, max(0, self._size - _TAIL))
+
+    def check(self, descriptor: int) -> None:
+        """Raises SessionLost where this descriptor does not lead to the file, or the file has lost bytes."""
+        found, known = os.fstat(descriptor), os.fstat(self._descriptor)
+        if (found.st_dev, found.st_ino) != (known.st_dev, known.st_ino):
+            raise self.lost("replaced")
+        if not self._has_all():
+            raise self.lost("cut or rewritten")
+
+    def lost(self, what: str) -> SessionLost:
+        return SessionLost(f"{self._folder / FILE_NAME} was {what} by another program while the session was open.")
+
+    def write_again(self, records: Sequence[Record], encode: Callable[[Record], bytes], header: bytes) -> Path | None:
+        """Write the session again: the file as it was, or where its bytes are gone, what is left and `records`.
+
+        Args:
+            records: of the session that are in memory, oldest first; all of them were saved.
+
+        Returns:
+            The file to which what was there was moved; None where there was nothing else.
+        """
+        found = b""
+        with suppress(FileNotFoundError, SessionError):
+            found = read_file(self._folder)
+        if self._has_all():
+            data = read_range(self._descriptor, 0, self._size)
+        else:
+            data = header + _before(found, records) + b"".join(map(encode, records))
+        beside = None if data.startswith(found) else save_beside(self._folder, "found", found)
+        rewrite_file(self._folder, FILE_NAME, data)
+        return beside
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _has_all(self) -> bool:
+        """Whether the file that was opened still has all that this process has read and written."""
+        start = max(0, self._size - _TAIL)
+        return os.pread(self._descriptor, len(self._tail), start) == self._tail
+
+
+def _before(data: bytes, records: Sequence[Record]) -> bytes:
+    """The records that are left of a file, from behind its header to those that are in memory."""
+    in_memory = {record.number for record in records if isinstance(record, NumberedRecord)}
+    left = [record for record in split(data)[0] if record.is_whole][1:]
+    end = next((place for place, record in enumerate(left) if number_of(record) in in_memory), len(left))
+    found = (data[record.offset : record.offset + record.size] for record in left[:end])
+    return b"".join(record if record.endswith(b"\n") else record + b"\n" for record in found)
+
+
 class SessionLock:
     """Locks a session until `close`. Raises SessionInUse, which names the process that holds the lock."""
 
@@ -372,9 +438,16 @@ class SessionLock:
         try:
             self._lock()
         except BlockingIOError as error:
-            holder = self._holder()
+            pid, _, since = self._holder().partition(" ")
             os.close(self._descriptor)
-            raise _in_use(holder) from error
+            if pid == str(os.getpid()):
+                raise SessionInUse(
+                    "This session is already open in this ouro.", "Continue there, or close it first."
+                ) from error
+            who = f"process {pid} since {local_time(since) or since}" if since else "another process"
+            raise SessionInUse(
+                f"This session is in use by {who}.", "Continue there, close it, or open a copy with `--fork`."
+            ) from error
         except OSError:
             return  # a disk without locks: O_APPEND still keeps records apart
         with suppress(OSError):  # a full disk: the lock holds, but cannot name its holder
@@ -396,11 +469,3 @@ class SessionLock:
 
     def _holder(self) -> str:
         return os.pread(self._descriptor, 200, 0).decode("utf-8", "replace").strip()
-
-
-def _in_use(holder: str) -> SessionInUse:
-    pid, _, since = holder.partition(" ")
-    if pid == str(os.getpid()):
-        return SessionInUse("This session is already open in this ouro.", "Continue there, or close it first.")
-    who = f"process {pid} since {local_time(since) or since}" if since else "another process"
-    return SessionInUse(f"This session is in use by {who}.", "Continue there, close it, or open a copy with `--fork`.")

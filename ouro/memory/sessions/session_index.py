@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,9 @@ def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> 
     tally = SessionTally(folder.name)
     try:
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            if known is not None and size > _ALWAYS_WHOLE and _has_grown(descriptor, known, size):
+            is_long = known is not None and known.read <= size and size > _ALWAYS_WHOLE
+            if known and is_long and os.pread(descriptor, len(END), max(0, known.read - len(END))) == END:
+                # The file has only grown since it was read.
                 tally, read = SessionTally(folder.name, known.info), known.read
             read = _tally_records(tally, descriptor, read, size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as caught:
@@ -152,11 +154,6 @@ def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> 
     if error and not info.title:
         info = msgspec.structs.replace(info, title=error)
     return SessionSurvey(info, found.st_mtime_ns, read)
-
-
-def _has_grown(descriptor: int, known: SessionSurvey, size: int) -> bool:
-    """Whether the file has only grown since it was read."""
-    return known.read <= size and os.pread(descriptor, len(END), max(0, known.read - len(END))) == END
 
 
 def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
@@ -205,10 +202,9 @@ def _usage(text: bytes) -> Usage:
 
 
 def _number(value: bytes) -> float | None:
-    try:
+    with suppress(ValueError):
         return float(value) if len(value) < 16 or b"." in value else None
-    except ValueError:
-        return None
+    return None
 
 
 def update_index(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
@@ -325,8 +321,5 @@ def _text(root: Path) -> bytes:
 def _write(root: Path, current: dict[str, SessionSurvey]) -> None:
     encode = msgspec.json.Encoder().encode
     lines = b",\n".join(encode(item) for item in current.values())
-    try:
+    with suppress(OSError, SessionError):  # else the folder is not writable: the next list reads the files again
         rewrite_file(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
-    except (OSError, SessionError):
-        # The folder is not writable: the next list reads the files again.
-        return
