@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -85,18 +85,13 @@ def parse_yaml(text: str, name: str) -> Node:
     Raises:
         ConfigError: not YAML, or with aliases, tags, doubled keys, several documents, deep nesting; names the line.
     """
-    if not text.strip():
-        return Scalar("")
-    with late_patterns():
-        import yaml
-
+    reader = _NodeReader(name)
     try:
-        return _Builder(_events(text, yaml), name).document()
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{min(mark.line + 1, len(text.splitlines()))}" if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-        raise ConfigError(f"{name}{line}: not YAML: {problem}.") from error
+        root = read_events(text, reader.scalar, reader.sequence, reader.mapping, reader.refuse)
+    except SyntaxError as error:
+        line = f":{min(error.lineno, len(text.splitlines()))}" if error.lineno else ""
+        raise ConfigError(f"{name}{line}: not YAML: {error.msg}.") from error
+    return root[0] if root else Scalar("")
 
 
 def plain_values(node: Node) -> Any:
@@ -169,74 +164,91 @@ def _read(path: Path, shown: str) -> str:
     return data.decode("utf-8-sig")
 
 
-def _events(text: str, yaml: Any) -> Iterator[Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    events: Iterator[Any] = yaml.parse(text, Loader=loader)
-    return events
+def read_events(
+    text: str | bytes,
+    scalar: Callable[[Any], Any],
+    sequence: Callable[[list[Any], Any], Any],
+    mapping: Callable[[list[Any], Any], Any],
+    refuse: Callable[[Any], Exception],
+    max_depth: int = MAX_DEPTH,
+) -> list[Any]:
+    """The document in `text`, or nothing where there is none; what could blow up is refused before a value is made.
+
+    Args:
+        scalar: makes a value from its event.
+        sequence: makes one from its items and its first event; `mapping` from keys and values in turn.
+        refuse: returns the error for an alias, an anchor, a tag, a level over `max_depth`, or a second document.
+
+    Raises:
+        SyntaxError: not YAML.
+    """
+    with late_patterns():
+        import yaml
+
+    parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    root: list[Any] = []
+    add, outer = root.append, list[Any]()
+    try:
+        parser.get_event(), parser.get_event()  # the starts of stream and document
+        while True:
+            event = parser.get_event()
+            kind = type(event)
+            if kind is yaml.ScalarEvent and event.anchor is None and event.tag is None:
+                add(scalar(event))
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                add, items, start = outer.pop()
+                add(mapping(items, start) if kind is yaml.MappingEndEvent else sequence(items, start))
+            elif kind is yaml.DocumentEndEvent or kind is yaml.StreamEndEvent or event is None:
+                break
+            elif event.anchor is not None or event.tag is not None or len(outer) >= max_depth:  # an alias is an anchor
+                raise refuse(event)
+            else:
+                held: list[Any] = []
+                outer.append((add, held, event))
+                add = held.append
+        if root and type(event := parser.get_event()) is not yaml.StreamEndEvent:
+            raise refuse(event)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        raise SyntaxError(problem, (None, mark.line + 1 if mark else 0, None, None)) from error
+    finally:
+        parser.dispose()
+    return root
 
 
-class _Builder:
-    """Builds the tree from parser events; its own depth limit comes before the parser's or Python's."""
-
-    def __init__(self, events: Iterator[Any], name: str) -> None:
-        self._events = events
+class _NodeReader:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._depth = 0
 
-    def document(self) -> Node:
-        """The first document; a second is refused."""
-        event = self._next()
-        while type(event).__name__ in {"StreamStartEvent", "DocumentStartEvent"}:
-            event = self._next()
-        if type(event).__name__ == "StreamEndEvent":
-            return Scalar("")
-        node = self._node(event)
-        self._next()
-        rest = self._next()
-        if type(rest).__name__ != "StreamEndEvent":
-            raise self._error(rest, "a second document (`---`) is not read; use one")
-        return node
+    def scalar(self, event: Any) -> Node:
+        return Scalar(event.value, event.start_mark.line + 1, plain=bool(event.implicit[0]))
 
-    def _next(self) -> Any:
-        return next(self._events)
+    def sequence(self, items: list[Node], start: Any) -> Node:
+        return Sequence(tuple(items), start.start_mark.line + 1)
 
-    def _error(self, event: Any, what: str) -> ConfigError:
-        return ConfigError(f"{self._name}:{event.start_mark.line + 1}: {what}.")
-
-    def _node(self, event: Any) -> Node:
-        kind = type(event).__name__
-        if kind == "AliasEvent" or getattr(event, "anchor", None):
-            raise self._error(event, "anchors and aliases (`&`, `*`) are not read here; quote the text if it is one")
-        if event.tag:
-            raise self._error(event, f"tags (`{event.tag}`) are not read here; quote the text if it is one")
-        line = event.start_mark.line + 1
-        if kind == "ScalarEvent":
-            return Scalar(event.value, line, plain=bool(event.implicit[0]))
-        if self._depth >= MAX_DEPTH:
-            raise self._error(event, f"nested more than {MAX_DEPTH} deep")
-        self._depth += 1
-        node = self._sequence(line) if kind == "SequenceStartEvent" else self._table(line)
-        self._depth -= 1
-        return node
-
-    def _sequence(self, line: int) -> Sequence:
-        items: list[Node] = []
-        while type(event := self._next()).__name__ != "SequenceEndEvent":
-            items.append(self._node(event))
-        return Sequence(tuple(items), line)
-
-    def _table(self, line: int) -> YamlTable:
+    def mapping(self, items: list[Node], start: Any) -> Node:
         entries: dict[str, Node] = {}
         key_lines: dict[str, int] = {}
-        while type(event := self._next()).__name__ != "MappingEndEvent":
-            key = self._node(event)
+        for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, Scalar):
-                raise self._error(event, "a key must be a word")
+                raise ConfigError(f"{self._name}:{key.line}: a key must be a word.")
             if key.text in entries:
-                raise self._error(event, f"`{key.text}` is here a second time (first on line {key_lines[key.text]})")
+                first = f"first on line {key_lines[key.text]}"
+                raise ConfigError(f"{self._name}:{key.line}: `{key.text}` is here a second time ({first}).")
             key_lines[key.text] = key.line
-            entries[key.text] = self._node(self._next())
-        return YamlTable(entries, key_lines, line)
+            entries[key.text] = value
+        return YamlTable(entries, key_lines, start.start_mark.line + 1)
+
+    def refuse(self, event: Any) -> ConfigError:
+        what = f"nested more than {MAX_DEPTH} deep"
+        if type(event).__name__ == "DocumentStartEvent":
+            what = "a second document (`---`) is not read; use one"
+        elif event.anchor is not None:
+            what = "anchors and aliases (`&`, `*`) are not read here; quote the text if it is one"
+        elif event.tag is not None:
+            what = f"tags (`{event.tag}`) are not read here; quote the text if it is one"
+        return ConfigError(f"{self._name}:{event.start_mark.line + 1}: {what}.")
 
 
 T = TypeVar("T")

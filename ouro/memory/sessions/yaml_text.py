@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ouro.utils.late_pattern import late_pattern, late_patterns
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.yaml import read_events
 
 MAX_DEPTH = 64
 MAX_DIGITS = 100
@@ -188,71 +189,32 @@ def load(text: bytes) -> Any:
         BadYamlError: not YAML, more than one document, or a refused feature: anchors, aliases, tags,
             more than 64 levels, keys that come twice or are not words, numbers of over 100 digits.
     """
-    with late_patterns():
-        import yaml
-
-    parser = yaml.CSafeLoader(text)
     try:
-        return _build_value(parser, yaml)
-    except yaml.YAMLError as error:
-        raise BadYamlError(_reason(error)) from error
+        found = read_events(text, _make_scalar, lambda items, _start: items, _make_mapping, _refuse, MAX_DEPTH)
+    except SyntaxError as error:
+        raise BadYamlError(f"line {error.lineno}: {error.msg}" if error.lineno else error.msg) from error
     except (ValueError, RecursionError) as error:
         if isinstance(error, BadYamlError):
             raise
         raise BadYamlError(str(error)) from error
-    finally:
-        parser.dispose()
+    if not found:
+        raise BadYamlError("nothing in it")
+    return found[0]
 
 
-def _build_value(parser: Any, yaml: Any) -> Any:
-    get = parser.get_event
-    get(), get()  # the starts of stream and document
-    root: list[Any] = []
-    add = root.append
-    outer: list[Any] = []
-    depth = 0
-    while True:
-        event = get()
-        kind = type(event)
-        if kind is yaml.ScalarEvent:
-            if event.anchor is not None or event.tag is not None:
-                raise _refuse(event, "an anchor or a tag")
-            add(event.value if event.style else _resolve(event))
-        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-            depth += 1
-            if event.anchor is not None or event.tag is not None or depth > MAX_DEPTH:
-                raise _refuse(event, "an anchor, a tag or over 64 levels")
-            outer.append((add, kind is yaml.MappingStartEvent))
-            held: list[Any] = []
-            add = held.append
-            outer.append(held)
-        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            depth -= 1
-            held = outer.pop()
-            add, is_mapping = outer.pop()
-            add(_make_mapping(held, event) if is_mapping else held)
-        elif kind is yaml.AliasEvent:
-            raise _refuse(event, "an alias")
-        else:
-            break
-    if not root or type(get()) is not yaml.StreamEndEvent:
-        raise BadYamlError("not one document" if root else "nothing in it")
-    return root[0]
-
-
-def _make_mapping(held: list[Any], event: Any) -> dict[str, Any]:
-    keys = held[::2]
+def _make_mapping(items: list[Any], start: Any) -> dict[str, Any]:
+    keys = items[::2]
     if not all(isinstance(key, str) for key in keys):
-        raise _refuse(event, "a key that is not a word")
-    made = dict(zip(keys, held[1::2], strict=True))
+        raise _refuse(start, "a key that is not a word")
+    made = dict(zip(keys, items[1::2], strict=True))
     if len(made) != len(keys):
-        raise _refuse(event, "a key that comes twice")
+        raise _refuse(start, "a key that comes twice")
     return made
 
 
-def _resolve(event: Any) -> Any:
+def _make_scalar(event: Any) -> Any:
     text: str = event.value
-    if text[:1].isalpha() and text not in _CONSTANTS:
+    if event.style or (text[:1].isalpha() and text not in _CONSTANTS):
         return text
     if text in _CONSTANTS:
         return _CONSTANTS[text]
@@ -265,11 +227,11 @@ def _resolve(event: Any) -> Any:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def _refuse(event: Any, what: str) -> BadYamlError:
+_REFUSED = {"AliasEvent": "an alias", "ScalarEvent": "an anchor or a tag"}
+
+
+def _refuse(event: Any, what: str = "") -> BadYamlError:
+    if type(event).__name__ == "DocumentStartEvent":
+        return BadYamlError("not one document")
+    what = what or _REFUSED.get(type(event).__name__, "an anchor, a tag or over 64 levels")
     return BadYamlError(f"line {event.start_mark.line + 1}: {what}, which ouro never writes and does not read")
-
-
-def _reason(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-    return f"line {mark.line + 1}: {problem}" if mark else str(problem)
