@@ -187,7 +187,11 @@ class ParsedQuery(msgspec.Struct, frozen=True):
 
 def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None) -> ParsedQuery:
     """Parse a query. Partial or relative days mean the last such days before `today`."""
-    speaker = _speaker(text, speakers)
+    said = set(_WORD.findall(text.lower()))
+    named = [name for name in speakers if name.lower() in said]
+    if tuple(speakers) == SPEAKERS:  # the user is `I`, the assistant `you`
+        named = ["user"] * bool(said & _USER) + ["assistant"] * bool(said & _ASSISTANT)
+    speaker = named[0] if len(named) == 1 else ""
     names = {word.lower() for name in speakers for word in _WORD.findall(name)}
     days, rest = _days(text, today)
     found: dict[tuple[str, ...], None] = {}
@@ -196,24 +200,12 @@ def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | Non
             found[FORMS.get(word, (word,))] = None
         if len(found) == MAX_WORDS:
             break
-    return ParsedQuery(text, tuple(found), speaker, days, _in_first_person(text, speaker))
-
-
-def _speaker(text: str, speakers: Sequence[str]) -> str:
-    """The only speaker that is named; the user is `I`, the assistant `you`."""
-    words = set(_WORD.findall(text.lower()))
-    named = [name for name in speakers if name.lower() in words]
-    if tuple(speakers) == SPEAKERS:
-        named = ["user"] * bool(words & _USER) + ["assistant"] * bool(words & _ASSISTANT)
-    return named[0] if len(named) == 1 else ""
-
-
-def _in_first_person(text: str, speaker: str) -> str:
-    if speaker in ("", "user"):
-        return text
-    own, name = ("your", "you") if speaker == "assistant" else (f"{re.escape(speaker)}['’]s", re.escape(speaker))
-    text = re.sub(rf"\b{own}\b", "my", text, flags=re.IGNORECASE)
-    return re.sub(rf"\b{name}\b", "I", text, flags=re.IGNORECASE)
+    spoken = text
+    if speaker not in ("", "user"):
+        own, name = ("your", "you") if speaker == "assistant" else (f"{re.escape(speaker)}['’]s", re.escape(speaker))
+        spoken = re.sub(rf"\b{own}\b", "my", text, flags=re.IGNORECASE)
+        spoken = re.sub(rf"\b{name}\b", "I", spoken, flags=re.IGNORECASE)
+    return ParsedQuery(text, tuple(found), speaker, days, spoken)
 
 
 def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:

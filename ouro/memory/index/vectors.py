@@ -129,8 +129,16 @@ class Vectors:
                 chosen = np.flatnonzero(bits.ids <= lasts[np.searchsorted(firsts, bits.ids, side="right") - 1])
             if not len(chosen):
                 return []
-            distances = _differences(bits.signs, _signs(question[None])[:, 0])
-            chosen = chosen[_least(distances[chosen], count)]
+            differing, asked = np.zeros(len(bits.ids), np.uint16), _signs(question[None])[:, 0]
+            for start in range(0, len(differing), _COUNTED_AT_ONCE):
+                part = slice(start, start + _COUNTED_AT_ONCE)
+                for row, own in zip(bits.signs, asked, strict=True):
+                    differing[part] += np.bitwise_count(row[part] ^ own)
+            if count < len(chosen):  # they are small integers: counting is faster than sorting
+                distances = differing[chosen]
+                limit = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
+                near, at_limit = np.flatnonzero(distances < limit), np.flatnonzero(distances == limit)
+                chosen = chosen[np.concatenate([near, at_limit[: count - len(near)]])]
             return [int(identifier) for identifier in bits.ids[chosen]]
 
     def cosines(
@@ -278,22 +286,3 @@ def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
     """One bit per dimension, padded to multiples of 64: a column for each vector."""
     packed = np.packbits(vectors > 0, axis=1)
     return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T)
-
-
-def _differences(signs: NDArray[np.uint64], question: NDArray[np.uint64]) -> NDArray[np.uint16]:
-    """The number of dimensions in which each column differs from `question`."""
-    found = np.zeros(signs.shape[1], np.uint16)
-    for start in range(0, len(found), _COUNTED_AT_ONCE):
-        part = slice(start, start + _COUNTED_AT_ONCE)
-        for row, own in zip(signs, question, strict=True):
-            found[part] += np.bitwise_count(row[part] ^ own)
-    return found
-
-
-def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
-    """The positions of the `count` smallest, unordered. They are small integers: counting is faster than sorting."""
-    if count >= len(distances):
-        return np.arange(len(distances))
-    limit = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
-    near, at_limit = np.flatnonzero(distances < limit), np.flatnonzero(distances == limit)
-    return np.concatenate([near, at_limit[: count - len(near)]])

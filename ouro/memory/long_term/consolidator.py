@@ -127,9 +127,12 @@ class LongTermMemoryConsolidator:
                 if best:
                     break
                 raise
-            found = {
-                name: f"{text}\n" for name, text in sections(answer, texts).items() if self._fits(text, texts[name])
-            }
+            found: dict[str, str] = {}
+            for name, text in sections(answer, texts).items():
+                words, old = word_starts(text), texts[name]
+                is_own = len(words & word_starts(old)) >= _MIN_OWN * len(words)
+                if is_own and len(old) * _MIN_SIZE <= len(text) < len(old) and not self._finds_secret(text):
+                    found[name] = f"{text}\n"
             if (new_size := _size({**texts, **found})) < size:
                 best, size = found, new_size
             saved = 1 - size / before
@@ -137,11 +140,6 @@ class LongTermMemoryConsolidator:
                 break
             messages = [*messages, assistant(answer), user(_AGAIN.format(saved=round(saved * 100), share=_SHARE))]
         return best
-
-    def _fits(self, new: str, old: str) -> bool:
-        words = word_starts(new)
-        is_own = len(words & word_starts(old)) >= _MIN_OWN * len(words)
-        return is_own and len(old) * _MIN_SIZE <= len(new) < len(old) and not self._finds_secret(new)
 
 
 def sections(answer: str, names: Collection[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,7 +22,6 @@ from ouro.memory.long_term.capture.session_parts import (
     turns_since,
     words_in,
 )
-from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note, is_note_name
 from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event
@@ -187,22 +186,24 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         notebook = self._services[0].notebook
         contradicted = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")
         old = (await asyncio.to_thread(notebook.find, contradicted)).note
-        answer = await self.channel.ask(f"note:{new.id}", question_about(new, old, notebook.scopes))
-        if isinstance(answer, Reply) and answer.answers:
-            chosen = answer.answers[0]
-            written = await self.manager.alone(lambda: resolve(notebook, new.id, old.id, chosen))
-            if written is not None:
-                self.channel.emit(note_event(written))
+        chosen = await self._choose(f"note:{new.id}", new, old)
+        if chosen and (written := await self.manager.alone(lambda: resolve(notebook, new.id, old.id, chosen))):
+            self.channel.emit(note_event(written))
 
     async def _ask_about_line(self, found: Contradiction) -> None:
         """Ask whether a core line or what contradicts it holds; without an answer the change stays pending."""
-        scopes = self._services[0].notebook.scopes
-        answer = await self.channel.ask(
-            f"memory:{found.pending.proposal}", question_about(found.note, found.line, scopes)
-        )
-        if isinstance(answer, Reply) and answer.answers:
-            chosen = answer.answers[0]
+        chosen = await self._choose(f"memory:{found.pending.proposal}", found.note, found.line)
+        if chosen:
             await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
+
+    async def _choose(self, question_id: str, new: Note, old: Note) -> str:
+        """The answer of the user; empty without one."""
+        is_movable = new.scope == "user" and "repo" in self._services[0].notebook.scopes
+        choices = (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if is_movable else ()))
+        details = f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now: {new.text}"
+        question = Question("This contradicts what is remembered. Which one holds?", choices, details=escaped(details))
+        answer = await self.channel.ask(question_id, question)
+        return answer.answers[0] if isinstance(answer, Reply) and answer.answers else ""
 
 
 def _states_rule(transcript: Transcript) -> bool:
@@ -212,12 +213,6 @@ def _states_rule(transcript: Transcript) -> bool:
     asked = [entry for entry in transcript.entries if entry.number == transcript.last_prompt and not entry.private]
     spoken = [said for said in words_in(asked) if said.is_own]
     return any(is_lasting(sentence) for said in spoken for sentence in statements_in(said.text))
-
-
-def question_about(new: Note, old: Note, scopes: Sequence[Scope]) -> Question:
-    choices = (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if new.scope == "user" and "repo" in scopes else ()))
-    details = f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now: {new.text}"
-    return Question("This contradicts what is remembered. Which one holds?", choices, details=escaped(details))
 
 
 def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:

@@ -159,7 +159,7 @@ class SessionNotes:
         old = [note for note in notes if has_decayed(note, now, half_life)]  # of 10,000 notes few are read as files
         files = filter(None, (self._note(note.id) for note in old))  # the index does not say when they were confirmed
         decayed = [note.id for note in files if has_decayed(note, now, half_life)]
-        merged = merged_branches(self.root, {note.branch or "" for note in notes}, self.main_branch())
+        merged = merged_branches(self.root, {note.branch or "" for note in notes})
         shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]
         return decayed, [note_id for note_id in shared if note_id not in decayed]
 

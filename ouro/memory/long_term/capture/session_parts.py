@@ -213,23 +213,21 @@ def drop_outputs(record: Record) -> Record:
     """The record without tool outputs; calls keep what names their source."""
     if not isinstance(record, MessageRecord):
         return record
-    parts = (part for whole in record.message.parts if (part := _shorten(whole)) is not None)
+    parts: list[Part] = []
+    for part in record.message.parts:
+        match part:
+            case Text(text):
+                parts.append(Text(cut_middle(text, 2 * MAX_MESSAGE)))
+            case Context(text):
+                parts.append(Context(text[:_MAX_CONTEXT]))
+            case ToolCall(call_id, name, arguments):
+                shortened = {key: text_or_json(value)[:_MAX_ARGUMENT] for key, value in arguments.items()}
+                parts.append(ToolCall(call_id, name, shortened))
+            case ToolReply(call_id, name):
+                parts.append(ToolReply(call_id, name, ""))
+            case Image() | Thinking():
+                pass
     return replace(record, message=Message(record.message.role, tuple(parts)))
-
-
-def _shorten(part: Part) -> Part | None:
-    match part:
-        case Text(text):
-            return Text(cut_middle(text, 2 * MAX_MESSAGE))
-        case Context(text):
-            return Context(text[:_MAX_CONTEXT])
-        case ToolCall(call_id, name, arguments):
-            shortened = {key: text_or_json(value)[:_MAX_ARGUMENT] for key, value in arguments.items()}
-            return ToolCall(call_id, name, shortened)
-        case ToolReply(call_id, name):
-            return ToolReply(call_id, name, "")
-        case Image() | Thinking():
-            return None
 
 
 async def find_backlog(

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -225,12 +225,10 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return next(projects, _NO_REPOSITORY)
 
     def situation(self, sent: frozenset[str]) -> Situation:
-        from ouro.memory.long_term.notes.validity import default_branch, merged_branches
+        from ouro.memory.long_term.notes.validity import merged_branches
         from ouro.memory.long_term.recall.recall import Situation
 
-        def merged(branches: frozenset[str]) -> frozenset[str]:
-            return merged_branches(self.root, branches, default_branch(self.root))
-
+        merged = partial(merged_branches, self.root)
         untrusted = frozenset((scope.scope, name) for scope in self.scopes for name in scope.untrusted)
         return Situation(self._project, git_branch(self.root), merged, sent, untrusted, self.changed)
 
