@@ -68,9 +68,7 @@ class SessionRemote:
             return {}
         flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--force")
         self._remote("-c", "fetch.fsckObjects=true", "fetch", *flags, "--", self._address, f"{BRANCH}:{BRANCH}")
-        lines = self.repository.git("ls-tree", "-r", "-z", "--full-tree", self.tip).split(b"\0")
-        entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
-        found = {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
+        found = self.repository.list_files("-r", self.tip)
         self._take_key(found, encrypt=encrypt)
         self.repository.write_record(_LAST_REMOTE, self._address)
         return found

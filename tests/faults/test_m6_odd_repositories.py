@@ -398,7 +398,7 @@ def test_m6_a_git_that_hangs_costs_one_timeout_and_is_tried_again_later(store, m
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setattr(process, "_TIMEOUT", 0.2)
     monkeypatch.setattr(process, "_SLOW", set())
-    monkeypatch.setattr(process, "_pause", process._Pause())
+    monkeypatch.setattr(process._pause, "until", 0.0)
     path = os.environ["PATH"]
     monkeypatch.setenv("PATH", f"{tmp_path}:{path}")
 

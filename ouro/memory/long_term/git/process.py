@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess, SubprocessError, TimeoutExpired, run
+from types import SimpleNamespace
 
 from ouro.errors import MemoryUnusable
 from ouro.utils.late_pattern import late_pattern
@@ -63,6 +64,8 @@ _NOT_A_REASON = late_pattern(
 )
 _LABEL = late_pattern(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
 _PASSWORD = late_pattern(r"(?<=://)[^/@\s]*@")
+_pause = SimpleNamespace(until=0.0)
+"""Until when git is not run, because it did not answer."""
 _HANGS = f"git did not answer in {_TIMEOUT:.0f} seconds: ouro continues without it for a minute at a time."
 _HANGS_HINT = "Check `git version` and the disk. Changes made until then are committed later."
 
@@ -82,7 +85,9 @@ def run_git(
     if time.monotonic() < _pause.until:
         raise MemoryUnusable(_HANGS, _HANGS_HINT)
     try:
-        _demand_answer()
+        if "git.cmd" not in sys.modules:  # GitPython asks for git's version when it is imported, without a timeout
+            with suppress(OSError):  # there is no git: GitPython says so
+                run(["git", "version"], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, timeout=_TIMEOUT, check=False)
         timeout = _SLOW_TIMEOUT if _SLOW & {*arguments} else _TIMEOUT
         return _execute(command, git_dir, environment, given, timeout, keep)
     except TimeoutExpired as error:
@@ -111,22 +116,6 @@ def run_remote_git(
     except TimeoutExpired as error:
         text = f"git did not answer in {timeout:.0f} seconds."
         raise MemoryUnusable(text, "Check the remote and the network, then try again.") from error
-
-
-class _Pause:
-    """Until when git is not run, because it did not answer."""
-
-    until = 0.0
-
-
-_pause = _Pause()
-
-
-def _demand_answer() -> None:
-    """Raises TimeoutExpired where git hangs. GitPython asks for its version when it is imported, and waits for ever."""
-    if "git.cmd" not in sys.modules:
-        with suppress(OSError):  # there is no git: GitPython says so
-            run(["git", "version"], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, timeout=_TIMEOUT, check=False)
 
 
 def _execute(

@@ -158,11 +158,15 @@ class GitRepository:
         if not _SOME_ID.fullmatch(commit):
             raise self._damaged(f"{commit[:40]!r} is no commit", "ouro memory log lists them")
         if commit not in self._trees:
-            lines = self.git("ls-tree", "-z", "--full-tree", commit, "--", "./", f"{ARCHIVE}/").split(b"\0")
-            entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
-            named = {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
+            named = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
             self._remember(commit, {name: blob for name, blob in named.items() if is_memory_name(name)})
         return self._trees[commit]
+
+    def list_files(self, *arguments: str) -> dict[str, str]:
+        """Name -> blob of what `git ls-tree` lists, but folders and links."""
+        lines = self.git("ls-tree", "-z", "--full-tree", *arguments).split(b"\0")
+        entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
+        return {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
 
     def _remember(self, commit: str, tree: Mapping[str, str]) -> None:
         if len(self._trees) > _MAX_CACHED_TREES:
@@ -338,10 +342,8 @@ class GitRepository:
         if loose.is_file():
             commit = read_text(loose).strip()
             if not _ID.fullmatch(commit):
-                hint = (
-                    f"write the last commit into {loose}: {self.read_record('tip') or 'git fsck --lost-found lists it'}"
-                )
-                raise self._damaged(f"{ref} is empty or unreadable", hint)
+                last = self.read_record(TIP) or "git fsck --lost-found lists it"
+                raise self._damaged(f"{ref} is empty or unreadable", f"write the last commit into {loose}: {last}")
             return commit
         packed = read_text(self.git_dir / "packed-refs")
         found = re.search(rf"^([0-9a-f]{{40}}) {re.escape(ref)}$", packed, re.MULTILINE)
@@ -370,15 +372,11 @@ class GitRepository:
         """Run `git fast-import`; what a failed one has left is removed, such as a report that quotes the stream."""
         done = self.run(*(DURABLE_PACKS if durable else FAST_COMMIT), "fast-import", "--quiet", *flags, given=stream)
         if done.returncode or any(self.git_dir.glob("objects/pack/tmp_*")):
-            self._drop_temporary_files()
+            for path in (path for pattern in _LEFT_BY_GIT for path in self.git_dir.glob(pattern)):
+                with suppress(OSError):  # what is young a git of the user may be writing now
+                    if "crash" in path.name or time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS:
+                        path.unlink()
         return done
-
-    def _drop_temporary_files(self) -> None:
-        """Remove what a failed git has left, but not what a git of the user may be writing now."""
-        for path in (path for pattern in _LEFT_BY_GIT for path in self.git_dir.glob(pattern)):
-            with suppress(OSError):
-                if "crash" in path.name or time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS:
-                    path.unlink()
 
     def drop_stale_locks(self) -> bool:
         """Drop locks on refs that no running git can hold, while `alone`; returns whether others are left."""
