@@ -182,8 +182,7 @@ def find_root(folder: Path) -> Path:
 def git_branch(cwd: Path) -> str:
     """The current branch, or the start of the commit hash; empty outside a repository."""
     git = find_root(cwd) / ".git"
-    pointer = read_start(git, _MAX_READ) if git.is_file() else ""
-    folder = git.parent / pointer.removeprefix("gitdir:").strip() if pointer else git
+    folder = git.parent / named if (named := named_git_dir(git)) else git
     head = read_start(folder / "HEAD", _MAX_READ).partition("\n")[0].strip()
     return head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH] if head.startswith("ref: ") else head[:8]
 
@@ -196,20 +195,38 @@ def branch_in_note(note: str) -> str:
 
 
 def repository_of(folder: Path) -> Path | None:
-    """The `.git` folder that all worktrees of a repository share; None where `folder` is in no repository.
-
-    A `.git` file is trusted only if the repository it points to lists that worktree, so that a folder cannot
-    claim to be part of another project.
-    """
-    top = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None)
-    if top is None:
+    """The `.git` folder that all worktrees of a repository share; None where `folder` is in no repository."""
+    root = find_root(folder)
+    if not os.path.lexists(root / ".git"):
         return None
-    git = top / ".git"
-    if not git.is_file():
-        return git.resolve()
-    own = (top / read_start(git, _MAX_READ).removeprefix("gitdir:").strip()).resolve()
-    known = own.parent.name == "worktrees" and Path(read_start(own / "gitdir", _MAX_READ).strip()) == git
-    return own.parents[1] if known else git
+    return (git_dirs(root)[1] or root / ".git").resolve()
+
+
+def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
+    """A root's own git directory, and the one that all its worktrees share; none without git.
+
+    A `.git` file is followed only where the repository that it names points to it too: a folder cannot declare itself
+    to be a worktree, or a submodule, of another repository.
+    """
+    git = project / ".git"
+    if git.is_dir():
+        return git, git
+    named = named_git_dir(git)
+    own = Path(os.path.realpath(project / named)) if named else git
+    common = read_start(own / "commondir", _MAX_READ).strip()
+    if not common:
+        is_known = any(parent / ".git" in own.parents for parent in project.parents)  # a submodule
+        return (own, own) if is_known else (None, None)
+    shared = Path(os.path.realpath(own / common))
+    back = read_start(own / "gitdir", _MAX_READ).strip()
+    is_named_back = bool(back) and os.path.realpath(own / back) == os.path.realpath(git)
+    return (own, shared) if is_named_back and own.parent == shared / "worktrees" else (None, None)
+
+
+def named_git_dir(gitfile: Path) -> str:
+    """The folder that a `.git` file names; empty where there is no such file."""
+    prefix, _, named = read_start(gitfile, _MAX_READ).partition("gitdir:")
+    return "" if prefix else named.strip()
 
 
 def same_project(project: str) -> Callable[[str], bool]:

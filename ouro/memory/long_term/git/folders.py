@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ouro.utils.files import open_regular, write_private
+from ouro.utils.git import git_dirs, named_git_dir
 from ouro.utils.log import log
 
 MEMORY = Path(".ouro") / "memory"
@@ -43,27 +44,6 @@ def repo_folder(project: Path) -> Path:
         return project / MEMORY
     # A repository without a work tree of its own keeps the memory of all its worktrees inside.
     return (common.parent if common.name == ".git" else common) / MEMORY
-
-
-def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
-    """A root's own git directory, and the one that all its worktrees share; none without git.
-
-    A `.git` file is followed only where the repository that it names points to it too: a folder cannot declare itself
-    to be a worktree, or a submodule, of another repository.
-    """
-    git = project / ".git"
-    if git.is_dir():
-        return git, git
-    named = _named_by(git)
-    own = Path(os.path.realpath(project / named)) if named else git
-    common = read_text(own / "commondir").strip()
-    if not common:
-        is_known = any(parent / ".git" in own.parents for parent in project.parents)  # a submodule
-        return (own, own) if is_known else (None, None)
-    shared = Path(os.path.realpath(own / common))
-    back = read_text(own / "gitdir").strip()
-    is_named_back = bool(back) and os.path.realpath(own / back) == os.path.realpath(git)
-    return (own, shared) if is_named_back and own.parent == shared / "worktrees" else (None, None)
 
 
 def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> Path:
@@ -189,13 +169,8 @@ def _named_state_dir(folder: Path, histories: Path) -> Path | None:
 
 def _gitfile_target(folder: Path) -> Path | None:
     """What a `.git` file of a memory folder names; None where there is no such file."""
-    named = _named_by(folder / ".git")
+    named = named_git_dir(folder / ".git")
     return Path(os.path.normpath(folder / named)) if named else None
-
-
-def _named_by(gitfile: Path) -> str:
-    prefix, _, named = read_text(gitfile).partition("gitdir: ")
-    return "" if prefix else named.strip()
 
 
 def exclude(folder: Path) -> None:
