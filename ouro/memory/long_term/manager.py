@@ -20,7 +20,7 @@ from ouro.memory.long_term.entries import all_entries, plain
 from ouro.memory.long_term.git.history import commit_at
 from ouro.memory.long_term.git.values import SESSION, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
-from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
+from ouro.memory.long_term.scope import MemoryScopes, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
@@ -156,7 +156,7 @@ class LongTermMemoryManager:
             commit = next(known, "")
             if not commit and len(log) == _MAX_OWN_COMMITS:
                 commit = commit_at(store.repository, (second - timedelta(seconds=1)).isoformat())
-            before = store.repository.tree(commit) if commit else {}
+            before = store.repository.tree(commit)
             now = store.repository.tree(store.get_current_head())
             found |= {(store.scope, name) for name, blob in now.items() if before.get(name) != blob}
         return frozenset(found)
@@ -216,24 +216,11 @@ class LongTermMemoryManager:
 
     async def accept(self, proposal: str) -> None:
         """Accept a pending change. Raises UsageError where there is none with that id."""
-
-        def work() -> tuple[None, list[CoreChanged]]:
-            scope, found = self._pending(proposal)
-            return None, scope.accept(found, self._now)
-
-        await self._run(work)
+        await self._run(lambda: (None, self._decide(proposal, accepts=True)))
 
     async def reject(self, proposal: str) -> None:
         """Drop a pending change; the git history keeps it. Raises as `accept`."""
-
-        def work() -> tuple[None, list[CoreChanged]]:
-            scope, found = self._pending(proposal)
-            scope.reject(found, self._now)
-            what = subject_of(found.edits)
-            self._notes_for_model.append(memory_note(f"The user does not want this in memory: {what}"))
-            return None, []
-
-        await self._run(work)
+        await self._run(lambda: (None, self._decide(proposal, accepts=False)))
 
     async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
         """As `MemoryEditor.undo`: later changes stay."""
@@ -358,11 +345,16 @@ class LongTermMemoryManager:
             forget_entries(editor, find_replaced(line, others), "agent")
         return editor.events
 
-    def _pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
-        for scope in self._scopes if proposal_id else ():
-            for proposal in scope.proposals():
-                if proposal.id.startswith(proposal_id):
-                    return scope, proposal
+    def _decide(self, proposal_id: str, *, accepts: bool) -> list[CoreChanged]:
+        pending = ((scope, proposal) for scope in self._scopes for proposal in scope.proposals() if proposal_id)
+        for scope, proposal in pending:
+            if proposal.id.startswith(proposal_id):
+                if accepts:
+                    return scope.accept(proposal, self._now)
+                scope.reject(proposal, self._now)
+                note = f"The user does not want this in memory: {subject_of(proposal.edits)}"
+                self._notes_for_model.append(memory_note(note))
+                return []
         raise UsageError(f"No pending change has the id `{proposal_id}`.", commands=["memory list"])
 
     async def _run(
@@ -416,16 +408,13 @@ class LongTermMemoryManager:
     def _consolidate_if_grown(self) -> None:
         limit = self._prompt.threshold
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
-        new = [scope for scope in grown if not _was_consolidated(scope)]
+        asked = {word for scope in grown for word in scope.store.repository.read_record(_CONSOLIDATED).split()}
+        new = [scope.scope for scope in grown if digest(scope.texts) not in asked]
+
+        async def consolidate() -> None:
+            for scope in new:
+                log.info("memory: consolidated %s: %s", scope, await self.consolidate(scope))
+
         if new and self._is_open and not self._has_consolidated:
             self._has_consolidated = True  # once a session
-            self._channel.start("consolidate memory", self._consolidate_all(new))
-
-    async def _consolidate_all(self, scopes: Sequence[ScopeMemory]) -> None:
-        for scope in scopes:
-            log.info("memory: consolidated %s: %s", scope.scope, await self.consolidate(scope.scope))
-
-
-def _was_consolidated(scope: ScopeMemory) -> bool:
-    """Whether a model was already asked to consolidate exactly these texts."""
-    return digest(scope.texts) in scope.store.repository.read_record(_CONSOLIDATED).split()
+            self._channel.start("consolidate memory", consolidate())

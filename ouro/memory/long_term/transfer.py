@@ -139,14 +139,34 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
 
 
 def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
-    """Write the core into the files that another agent reads; returns those that changed.
+    """Write the core between markers into the files that another agent reads; returns those that changed.
 
     A repository that the user has trusted with its instructions stays so: ouro has written what is new.
 
     Raises:
         UsageError: a file is a link (what it leads to is not written), no text, or cannot be written.
     """
-    texts = _make_agent_files(editor, agent)
+    texts: dict[Path, str] = {}
+    for scope, name in AGENT_FILES[agent].items():
+        folder = Path.home() if scope == "user" else editor.root
+        if folder is None:
+            continue
+        path = folder / name
+        if path.is_symlink():
+            raise UsageError(f"{path} is a link; it is not written.", "Export to a file, and link or copy it by hand.")
+        try:
+            before = path.read_text(encoding="utf-8") if path.exists() else ""
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path} is not UTF-8; it is not written.", "Convert it, then export again.") from error
+        lines = [f"- {entry.text}" for entry in core_entries(editor) if entry.scope == scope]
+        block = "\n".join([_BEGIN, *lines, _END]) if lines else ""
+        above, section, below = split_section(before)
+        if section:
+            after = above + block + below
+        else:
+            after = f"{before.rstrip()}\n\n{block}\n".lstrip("\n") if block else before
+        if after != before:
+            texts[path] = after
     write_for_agents(texts, editor.root)
     return list(texts)
 
@@ -187,37 +207,6 @@ def split_section(text: str) -> tuple[str, str, str]:
     start, end = text.find(_BEGIN), text.find(_END)
     end += len(_END)
     return (text[:start], text[start:end], text[end:]) if 0 <= start < end - len(_END) else (text, "", "")
-
-
-def _make_agent_files(editor: MemoryEditor, agent: str) -> dict[Path, str]:
-    """The files that another agent reads, each with the core of its scope between markers; the rest stays as it is.
-
-    Raises:
-        UsageError: a file is a link: what it leads to is not written.
-    """
-    found: dict[Path, str] = {}
-    for scope, name in AGENT_FILES[agent].items():
-        folder = Path.home() if scope == "user" else editor.root
-        core = [entry for entry in core_entries(editor) if entry.scope == scope]
-        if folder is None:
-            continue
-        path = folder / name
-        if path.is_symlink():
-            raise UsageError(f"{path} is a link; it is not written.", "Export to a file, and link or copy it by hand.")
-        try:
-            before = path.read_text(encoding="utf-8") if path.exists() else ""
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path} is not UTF-8; it is not written.", "Convert it, then export again.") from error
-        lines = [f"- {entry.text}" for entry in core]
-        block = "\n".join([_BEGIN, *lines, _END]) if lines else ""
-        above, section, below = split_section(before)
-        if section:
-            after = above + block + below
-        else:
-            after = f"{before.rstrip()}\n\n{block}\n".lstrip("\n") if block else before
-        if after != before:
-            found[path] = after
-    return found
 
 
 def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
