@@ -130,13 +130,9 @@ class MemoryFiles:
             self._listing = FolderListing(by_name, {**_twins(by_name, odd), **refused, **unnamed})
 
     def read(self, name: str) -> str:
-        """The text of a file; raises as `read_bytes`, and FileRefused where it is not text."""
-        return decode_text(self.read_bytes(name))
-
-    def read_bytes(self, name: str) -> bytes:
-        """The bytes of a file; raises FileRefused where it is not a plain file of the user, or too long."""
+        """The text of a file; raises FileRefused where it is not a plain file of the user, too long, or not text."""
         with self._place(name) as (folder, base):
-            return _read(folder, base)
+            return decode_text(_read(folder, base))
 
     def contents(self, names: Iterable[str]) -> dict[str, bytes | None]:
         """Name -> bytes of many files; None where there is none, or it may not be read."""
@@ -181,7 +177,10 @@ class MemoryFiles:
             return self._read_blobs(names)
         with self._lock:
             prints, refused = self.look().fingerprints, self._listing.refused
-            seen = self._load_seen() if self._seen is None else self._seen
+            seen = self._seen or _SeenFiles({}, {})
+            if self._seen is None and self._cache:
+                with suppress(OSError, msgspec.DecodeError):
+                    seen = msgspec.json.decode(self._cache.read_bytes(), type=_SeenFiles)
             if seen.prints is prints:
                 return seen.blobs
             new = [name for name, _ in prints.items() - seen.prints.items()]
@@ -202,12 +201,6 @@ class MemoryFiles:
                     decode_text(data)
                     found[name] = blob_id(data)
         return found
-
-    def _load_seen(self) -> _SeenFiles:
-        with suppress(OSError, msgspec.DecodeError):
-            if self._cache:
-                return msgspec.json.decode(self._cache.read_bytes(), type=_SeenFiles)
-        return _SeenFiles({}, {})
 
     def _save_seen(self, seen: _SeenFiles) -> None:
         """Record what was read, but not what is so new that a change in the same tick of a clock may follow."""

@@ -70,7 +70,11 @@ def rewrite(
         time.sleep(0.05)
     for name in repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
         repo.git("update-ref", "--no-deref", "-d", name)
-    refs = _refs(repo)
+    lines = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)").decode().splitlines()
+    refs = {line.split()[0]: line.split()[-1] for line in lines}
+    head = repo.head()
+    if head.commit and not head.ref:
+        refs["HEAD"] = head.commit
     is_there = bool(accepted) and repo.run("cat-file", "-e", f"{accepted}^{{commit}}").returncode == 0
     for number, commit in enumerate([*_loose_ends(repo), *([accepted] if is_there else [])]):
         refs.setdefault(f"{_KEPT_REFS}/{number}-{commit[:12]}", commit)
@@ -86,10 +90,10 @@ def rewrite(
     if accepted in made:
         accept(made[accepted])
     moved = {name: made.get(commit, commit) for name, commit in refs.items()}
-    lines = [f"update {name} {commit}\n" for name, commit in moved.items() if name != "HEAD"]
+    updates = [f"update {name} {commit}\n" for name, commit in moved.items() if name != "HEAD"]
     listed = repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split()
-    lines += [f"delete {name}\n" for name in listed]
-    repo.git("update-ref", "--no-deref", "--stdin", given="".join(lines).encode())
+    updates += [f"delete {name}\n" for name in listed]
+    repo.git("update-ref", "--no-deref", "--stdin", given="".join(updates).encode())
     if "HEAD" in moved:
         repo.git("update-ref", "--no-deref", "HEAD", moved["HEAD"])
     repo.write_hint(TIP, repo.head().commit)
@@ -107,13 +111,6 @@ def drop_unreachable(repo: GitRepository) -> None:
         (repo.git_dir / "index").unlink(missing_ok=True)
     repo.git(*DURABLE_PACKS, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
     repo.git("prune", "--expire=now")
-
-
-def _refs(repo: GitRepository) -> dict[str, str]:
-    lines = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)").decode().splitlines()
-    refs = {line.split()[0]: line.split()[-1] for line in lines}
-    head = repo.head()
-    return refs if head.ref or not head.commit else {**refs, "HEAD": head.commit}
 
 
 def _loose_ends(repo: GitRepository) -> list[str]:

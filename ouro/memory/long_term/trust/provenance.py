@@ -36,6 +36,8 @@ _INSERTED = late_pattern(r'^<(command|resource|summary) name="([^"]*)"', re.MULT
 """A custom command, a resource of a server, the summary of another session: the text is from a file, server, model."""
 _SENTENCE_END = late_pattern(r"(?<=[.!?;])\s+|\n")
 _WORD = late_pattern(r"[^\W_]+")
+_NO_BLANKS = late_pattern(r"[\u0e00-\u0eff\u2e80-\uffdc]")
+"""Scripts without blanks between words."""
 _NEGATIONS = {
     "no", "not", "never", "dont", "without", "kein", "keine", "nicht", "nie", "niemals", "ne", "pas", "jamais",
 }  # fmt: skip
@@ -200,12 +202,8 @@ def _named(call: ToolCall) -> str:
 def _content(text: str) -> Sentence:
     """The content words, and whether one negates them; in scripts without blanks each character is a word."""
     plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
-    found = {piece for word in _WORD.findall(plain) for piece in ([*word] if _has_no_blanks(word) else [word])}
+    found = {piece for word in _WORD.findall(plain) for piece in ([*word] if _NO_BLANKS.search(word) else [word])}
     return frozenset(found - _SMALL - _NEGATIONS), bool(found & _NEGATIONS)
-
-
-def _has_no_blanks(word: str) -> bool:
-    return any("\u2e80" <= sign <= "\uffdc" or "\u0e00" <= sign <= "\u0eff" for sign in word)
 
 
 def _covers(message: Sequence[Sentence], words: frozenset[str], negative: bool | None) -> bool:
@@ -219,13 +217,10 @@ def _covers(message: Sequence[Sentence], words: frozenset[str], negative: bool |
 
 def _shared(some: Set[str], others: Set[str]) -> bool:
     """Whether a word is in both, or an inflected form of it: `test`, `tests`, `testing`."""
-    return any(_same(word, other) for word in some for other in others)
-
-
-def _same(word: str, other: str) -> bool:
-    shorter, longer = sorted((word, other), key=len)
-    is_inflected = len(shorter) >= 4 and len(longer) - len(shorter) <= 3 and longer.startswith(shorter)
-    return word == other or is_inflected
+    if not some.isdisjoint(others):
+        return True
+    pairs = (sorted((word, other), key=len) for word in some for other in others)
+    return any(len(a) >= 4 and len(b) - len(a) <= 3 and b.startswith(a) for a, b in pairs)
 
 
 def make_path_check(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
