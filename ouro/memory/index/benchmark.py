@@ -110,8 +110,6 @@ def _add(index: Index, documents: Sequence[Document]) -> dict[int, str]:
 
 
 class SearchQuality(msgspec.Struct, frozen=True):
-    """The quality of the search over all queries."""
-
     questions: int
     recall: Mapping[str, float]
     """Share of the answers within the first 5, 10 and 25, over the questions."""
@@ -119,7 +117,6 @@ class SearchQuality(msgspec.Struct, frozen=True):
     p50_ms: float
     p95_ms: float
     missed: tuple[str, ...]
-    """The queries without an answer among the first 10."""
 
 
 def measure_answers(found: Sequence[SearchAnswer]) -> SearchQuality:
@@ -171,7 +168,6 @@ def ask_own_notes(
 
 
 def _words_of_turn(search: Search, session: str, turn: int) -> str:
-    """The user's message in a turn; empty if the session is missing."""
     with search.index.reading() as database:
         found = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
         seq = found[0] if found else -1

@@ -93,7 +93,6 @@ class LocalEmbedder:
 
 
 _shared_embedder = cache(LocalEmbedder)
-"""One per process and folder."""
 
 
 def local_embedder() -> LocalEmbedder | None:
@@ -209,5 +208,4 @@ def import_numpy() -> Any:
 
 
 def has_numpy() -> bool:
-    """Whether numpy is installed. Imports nothing."""
     return importlib.util.find_spec("numpy") is not None

@@ -70,7 +70,6 @@ class Graph:
         return [(path, msgspec.json.decode(note, type=Note)) for path, note in rows]
 
     def projects(self) -> list[str]:
-        """The roots of the repositories with notes in the index."""
         return [project for (project,) in self._ask("SELECT DISTINCT project FROM files WHERE project <> ''")]
 
     def chain(self, note_id: str) -> list[str]:
@@ -82,7 +81,6 @@ class Graph:
         return [version for version in dict.fromkeys(ids) if version in present]
 
     def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
-        """Each note with its last version."""
         with self._index.reading() as database:
             return {note_id: [note_id, *_walk(database, note_id, _AFTER)][-1] for note_id in note_ids}
 

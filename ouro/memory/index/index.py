@@ -117,7 +117,6 @@ _SCHEMA = (*_LASTING, *_TABLES, *(line for table in ("messages", "outputs", "not
 Progress = Callable[[int, int], None]
 """Called with the number of finished files, and the total."""
 _Step = Callable[[sqlite3.Connection], bool | None]
-"""Returns whether more is left of its file."""
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -133,7 +132,6 @@ class Sources(msgspec.Struct, frozen=True):
 class IndexState(msgspec.Struct, frozen=True):
     path: str
     size: int
-    """Bytes; 0 for an index in memory."""
     rows: dict[str, int]
 
 
@@ -233,13 +231,11 @@ class Index:
         return IndexState(str(self._path), size, rows)
 
     def changed_sessions(self, root: Path) -> frozenset[str]:
-        """The folders of sessions that changed since they were read."""
         found = _session_files(root)  # before the lock: others can read meanwhile
         with self.reading() as database:
             return frozenset(changed_sessions(database, found)[0])
 
     def session_projects(self) -> list[str]:
-        """The folders in which the sessions of the index were held."""
         with self.reading() as database:
             return [row[0] for row in database.execute("SELECT DISTINCT project FROM sessions WHERE project <> ''")]
 

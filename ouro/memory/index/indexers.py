@@ -198,7 +198,6 @@ class MemoryFolder(msgspec.Struct, frozen=True):
     """The root of its repository; empty for the user's memory."""
     path: Path
     core: tuple[str, ...] = CORE_FILES
-    """The names of its core files."""
 
     @classmethod
     def of(cls, store: GitMemoryStore) -> MemoryFolder:
@@ -220,7 +219,6 @@ def changed_files(database: sqlite3.Connection, folder: MemoryFolder) -> tuple[l
 
 
 def _files(folder: MemoryFolder) -> Iterator[tuple[str, int, int]]:
-    """Path, size and time of each core file and note."""
     for place in (folder.path, folder.path / "archive"):
         with suppress(OSError), os.scandir(place) as entries:
             for entry in entries:

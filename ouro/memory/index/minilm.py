@@ -20,8 +20,6 @@ _CJK = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1
 
 
 class WordPieces:
-    """A vocabulary and its tokenizer."""
-
     def __init__(self, words: Iterable[str]) -> None:
         self._ids = {word: number for number, word in enumerate(words)}
         self._start, self._end = self._ids["[CLS]"], self._ids["[SEP]"]
@@ -60,7 +58,6 @@ class WordPieces:
 
 
 def _words(text: str) -> list[str]:
-    """Words and signs of a text, in lower case, without accents."""
     text = text.lower()
     if not text.isascii():
         text = "".join(item for item in unicodedata.normalize("NFD", text) if unicodedata.category(item) != "Mn")
@@ -86,7 +83,6 @@ Dense = tuple[Floats, Floats]
 
 class _Layer(msgspec.Struct, frozen=True):
     attention: Dense
-    """Queries, keys and values side by side."""
     joined: Dense
     joined_norm: Dense
     wide: Dense

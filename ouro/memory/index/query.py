@@ -100,7 +100,6 @@ def word_starts(text: str) -> set[str]:
 
 
 def _groups(run: str, size: int) -> list[str]:
-    """Groups of adjacent characters; the whole run if it is shorter."""
     signs: list[str] = []  # each letter with its combining marks, which SQLite ignores
     for letter in run:
         if signs and unicodedata.category(letter).startswith("M"):
@@ -209,7 +208,6 @@ def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | Non
 
 
 def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:
-    """The named spans of days, and the text without them."""
     lowered = text.lower()
     spans: list[tuple[date, date]] = []
     for found in _ISO.finditer(lowered):

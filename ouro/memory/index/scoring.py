@@ -93,7 +93,6 @@ class PassageRange(msgspec.Struct, frozen=True):
     """The passages of one table that a search may find: all of them, or those in `temp.allowed`."""
 
     count: int
-    """The number of passages in it."""
     condition: str = EVERYTHING
     """In SQL, of `passage`, which is the id of one."""
 

@@ -70,7 +70,6 @@ class MemoryHit(msgspec.Struct, frozen=True):
     role: str = ""
     """The speaker; of an output the tool."""
     path: str = ""
-    """The file of a note or core line."""
     scope: str = ""
     category: str = ""
     confidence: float = 1.0
@@ -103,7 +102,6 @@ class _Request(msgspec.Struct, frozen=True):
     database: sqlite3.Connection
     question: ParsedQuery
     vector: Any
-    """Of the question; None where there are no vectors."""
     vectors: Vectors | None
     wanted: SearchFilter
 
@@ -212,7 +210,6 @@ def _listed(ids: Iterable[int]) -> tuple[str]:
 
 
 def _find_notes(request: _Request) -> list[MemoryHit]:
-    """Notes and core lines relevant to the query, unordered."""
     within = _range_of_notes(request)
     shares = request.words("notes", within)
     nearest = request.nearest("notes", _NOTE_CANDIDATES, within)
@@ -275,7 +272,6 @@ def _make_allowed(database: sqlite3.Connection) -> None:
 
 
 def _notes_of_days(request: _Request, within: PassageRange) -> list[int]:
-    """The newest notes from the days that the query names."""
     found: list[int] = []
     for first, last in request.question.days:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
@@ -299,7 +295,6 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
 
 
 def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
-    """Tool calls and outputs, by words alone."""
     shares = request.words("outputs", _range_of_messages(request, "outputs"))
     passages = _passages(request, "outputs", best_of(shares, _CANDIDATES))
     scored = {passage.id: {"words": _OUTPUT_WORTH * shares[passage.id]} for passage in passages}
@@ -374,7 +369,6 @@ def _hits(
 
 _MAX_PASSAGES = 400
 _BEFORE, _SHOWN = 20, 60
-"""Characters of an excerpt."""
 
 
 def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHit]:

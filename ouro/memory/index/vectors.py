@@ -96,14 +96,12 @@ class Vectors:
             return any(found) and database.execute("SELECT 1 FROM vectors LIMIT 1").fetchone() is not None
 
     def are_missing(self) -> bool:
-        """Whether a text has no vector of the chosen model."""
         self.choose_model()
         with self._index.reading() as database:
             found = (database.execute(f"SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT 1") for table in TABLES)
             return any(rows.fetchone() for rows in found)
 
     def questions(self, texts: Sequence[str]) -> list[Floats]:
-        """The vectors of several queries, in one call; the latest ones are cached."""
         texts = [text[:_MAX_QUESTION] for text in texts]
         with self._lock:
             new = [text for text in dict.fromkeys(texts) if text not in self._questions]

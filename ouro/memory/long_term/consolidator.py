@@ -26,7 +26,6 @@ from ouro.messages import assistant, system, user
 from ouro.utils.json_types import decode_answer, schema_of
 
 WANTED_SAVING = 0.4
-"""The share of tokens that the model is asked to save."""
 _SHARE = round(WANTED_SAVING * 100)
 MIN_SAVING = 0.15
 """The least share of saved tokens for which an answer is used."""
@@ -60,7 +59,6 @@ First: Logs go to /var/log/shop. Second: Logs are kept for 30 days. -> false"""
 
 class Consolidated(msgspec.Struct, frozen=True):
     said: str
-    """The result in one line."""
     texts: Mapping[str, str] = {}
     """Category -> new text, only for those that change."""
     has_answer: bool = True

@@ -48,7 +48,6 @@ class MemoryEntry(msgspec.Struct, frozen=True):
     """`archived`, `replaced`, `contradicted`, `contradicts`, `unconfirmed` (not approved), `stale` (a file that it
     names has changed), `on BRANCH`."""
     versions: int = 1
-    """The length of its chain."""
 
     @property
     def archived(self) -> bool:
@@ -56,7 +55,6 @@ class MemoryEntry(msgspec.Struct, frozen=True):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it is neither archived nor replaced by a later version."""
         return {"archived", "replaced"}.isdisjoint(self.badges)
 
 
@@ -74,10 +72,8 @@ class EntryDetails(msgspec.Struct, frozen=True):
     """All versions, oldest first; empty for a core line."""
     note: NoteFile | None = None
     stale: tuple[str, ...] = ()
-    """The files named in it that have changed."""
     links: tuple[NoteLink, ...] = ()
     confidence: float = 1.0
-    """The confidence now, after decay."""
 
 
 def describe_source(entry: MemoryEntry) -> str:

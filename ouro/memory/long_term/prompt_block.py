@@ -30,7 +30,6 @@ _SHARE_OF_FILE = 0.75
 MARK = "mark"
 """The key in the session header for the source of the mark, next to the scopes."""
 Texts = Mapping[str, str]
-"""Category -> text."""
 ReceiptState = Literal["loaded", "cut", "skipped"]
 _BEGINS = late_pattern(r"(?:[-*+]|\d+[.)])\s|#")
 _POSING = late_pattern(
@@ -84,9 +83,7 @@ class MemoryReceipt(msgspec.Struct, frozen=True):
     price: float | None = None
     """The price of these tokens, read from the cache, in US dollars; None: not known."""
     changes: tuple[str, ...] = ()
-    """Changes since then, one a line."""
     waiting: tuple[str, ...] = ()
-    """The ids of pending changes."""
 
 
 def mark_of(token: str) -> str:
@@ -95,7 +92,6 @@ def mark_of(token: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Quote text of a memory file for the model."""
     return "\n".join(BAR + _POSING.sub("&lt;", line) for line in text.rstrip("\n").split("\n"))
 
 
@@ -169,7 +165,6 @@ class MemoryPrompt:
         return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files]) if files else ""
 
     def lines(self) -> tuple[ReceiptLine, ...]:
-        """The receipt of the block."""
         lines: list[ReceiptLine] = []
         for scope in self._scopes:
             for name, (shown, cut) in self._fitted(scope.scope).items():

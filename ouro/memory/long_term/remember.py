@@ -38,7 +38,6 @@ from ouro.utils.text import one_line
 MAX_CHARACTERS = 10_000
 """Maximum characters of a text to remember; a longer one is a document."""
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
-"""Markdown marks of headings, quotations and lists."""
 _MAX_CORRECTION = 600
 """Characters of a correction that is written into the core, although it is longer than a core line."""
 CORE_TOKENS = 1_500
@@ -62,12 +61,9 @@ EDITED = "edited-"
 
 
 class RememberResult(msgspec.Struct, frozen=True):
-    """The result of `remember`."""
-
     state: Literal["kept", "confirmed", "restored"]
     entry: MemoryEntry
     why: str = ""
-    """The reason for its place."""
     undo: str = ""
     """The commit to undo; empty when nothing was written, or no commit could be made."""
     replaced: tuple[MemoryEntry, ...] = ()

@@ -113,7 +113,6 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
 
 
 def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
-    """The absolute paths of the memory files with unapproved changes."""
     return frozenset(f"{scope.store.folder}/{name}" for scope in scopes for name in scope.untrusted)
 
 

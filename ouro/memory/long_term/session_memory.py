@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
-"""The number of commits that `changes_since` reads."""
 _MAX_REWOUND = 500
 """The number of commits of each scope among which a rewind looks."""
 _LEARNED = ("agent", "capture", "outside")
@@ -95,12 +94,10 @@ class SessionMemory:
 
     @property
     def recalled_count(self) -> int:
-        """The number of notes sent with the last message."""
         return len(self._recall.loaded_items()) if self._recall else 0
 
     @property
     def last_recalled(self) -> str:
-        """When a note last went to a model in this session; empty if none did."""
         times = [record.at for record in self._memory.transcript.recalled.values()]
         return local_time(max(times, default=""))
 

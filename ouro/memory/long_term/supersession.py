@@ -71,7 +71,6 @@ _ONE_OF = (
     "flake8 pylint ruff", "biome eslint oxlint", "mypy pyright", "just make", "docker podman", "gradle maven mvn",
     "esbuild parcel rollup vite webpack", "spaces tabs",
 )  # fmt: skip
-"""Groups of programs (and ways to indent) of which a project mostly uses one."""
 _Item = TypeVar("_Item")
 _Entry = TypeVar("_Entry", Note, MemoryEntry)
 

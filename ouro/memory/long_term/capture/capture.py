@@ -100,8 +100,6 @@ class CaptureMoment(msgspec.Struct, frozen=True):
 
 
 class Captured(msgspec.Struct):
-    """What became of the operations of one part of a session."""
-
     written: list[Written] = []
     proposed: list[Note] = []
     contradictions: list[Contradiction] = []
@@ -131,7 +129,6 @@ class Capture(msgspec.Struct, eq=False):
 
     notes: SessionNotes
     ask: AskModel
-    """Asks the classifier."""
     mark: str
     """Surrounds quoted text in requests."""
     categories: Mapping[str, Scope]
@@ -141,9 +138,7 @@ class Capture(msgspec.Struct, eq=False):
     asks: bool = False
     """Every note becomes a proposal."""
     is_small: Callable[[], bool] = lambda: False
-    """Returns whether the classifier is a small model now."""
     more_instructions: str = ""
-    """Added to the instructions of the classifier."""
 
     async def run_parts(
         self, transcript: Transcript, parts: Iterable[SessionPart], session_id: str, trigger: Trigger
@@ -187,7 +182,6 @@ class Capture(msgspec.Struct, eq=False):
         return captured
 
     async def _read(self, excerpt: _Excerpt, captured: Captured) -> None:
-        """Ask once about an excerpt."""
         shown = await asyncio.to_thread(self._find_shown, excerpt)
         limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
         if self.is_small():

@@ -47,7 +47,6 @@ _MAX_CADENCE = 10
 _MAX_SKIPPED = 7
 """The most triggers that are ignored after several failures in a row."""
 _PAGE = 200
-"""The number of messages that are read at one time."""
 
 
 class CaptureObserver(msgspec.Struct, eq=False, dict=True):
@@ -57,7 +56,6 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     manager: LongTermMemoryManager
     """Serializes writes of long-term memory."""
     make: Callable[[], tuple[SessionNotes, Capture]]
-    """Constructs the services of capture when they are first needed."""
     session_catalog: SessionCatalog
     channel: SessionChannel
     cadence: int = 5
@@ -197,7 +195,6 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
 
     async def _choose(self, question_id: str, new: Note, old: Note) -> str:
-        """The answer of the user; empty without one."""
         is_movable = new.scope == "user" and "repo" in self._services[0].notebook.scopes
         choices = (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if is_movable else ()))
         details = f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now: {new.text}"

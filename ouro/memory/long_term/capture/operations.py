@@ -20,7 +20,6 @@ Verb = Literal["add", "supersede", "refine", "contradict", "confirm"]
 MAX_OPERATIONS = 8
 """The most operations of one answer: a model that finds more in a few turns writes down everything."""
 MAX_NOTE = 600
-"""The most characters of a note."""
 _MAX_ENTITIES = 12
 _MAX_RELATIONS = 8
 _MAX_RELATED = 4
@@ -61,7 +60,6 @@ class Operation(msgspec.Struct, frozen=True):
     entities: tuple[str, ...] = ()
     relations: tuple[Relation, ...] = ()
     related: tuple[str, ...] = ()
-    """Ids of notes on the same subject."""
 
 
 class RefusedOperation(msgspec.Struct, frozen=True):

@@ -127,7 +127,6 @@ class SessionNotes:
         return proposal.id
 
     def core_lines(self) -> list[Note]:
-        """The lines of the core, as notes with their ids."""
         return [
             Note(
                 id=line.id,

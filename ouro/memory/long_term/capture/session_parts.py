@@ -50,8 +50,6 @@ _MAX_CONTEXT = 2_000
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """What the user or the assistant said in one message."""
-
     number: int
     role: Literal["user", "assistant"]
     text: str
@@ -77,7 +75,6 @@ def words_of(number: int, message: Message) -> Spoken | None:
 
 
 def words_in(entries: Iterable[MessageRecord]) -> list[Spoken]:
-    """What was said in these messages."""
     return [spoken for entry in entries if (spoken := words_of(entry.number, entry.message))]
 
 

@@ -95,7 +95,6 @@ _ORDER = re.compile(
 _RECURS = re.compile(
     r"\b(?:after|at|before|on|unless|until|when|with)\b.{0,20}\b(?:each|every\w*|any\w*|I|we|you)\b", re.IGNORECASE
 )
-"""An occasion that recurs."""
 _MIN_DONE, _START = 0.75, 4
 """A statement was carried out if tools were given this share of its words; so many letters of a word are compared."""
 _ASK_KIND = """\

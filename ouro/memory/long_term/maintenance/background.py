@@ -48,7 +48,6 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     price: Callable[[int], float | None]
     """Returns the price of so many tokens in US dollars; None if not known."""
     usage: Callable[[], Usage]
-    """Returns the usage of all model calls of the session."""
     channel: SessionChannel
     is_automatic: bool
     """Maintain memory after turns, in the background: for interactive sessions."""

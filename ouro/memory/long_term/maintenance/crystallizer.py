@@ -41,7 +41,6 @@ _MAX_FAILURES = 3
 
 class _Progress(msgspec.Struct, frozen=True):
     upto: int = 0
-    """The last message."""
     at: str = ""
     """When the session was last used, once it is read to its end; empty before."""
     failures: int = 0
@@ -56,11 +55,8 @@ class _State(msgspec.Struct, frozen=True):
 class OldSession(msgspec.Struct, frozen=True):
     info: SessionInfo
     parts: int = 0
-    """The number of parts that are not read yet."""
     tokens: int = 0
-    """An estimate of the tokens of these parts."""
     skipped: str = ""
-    """The reason, if it is skipped."""
 
 
 class CrystallizedPart(msgspec.Struct, frozen=True):
@@ -71,8 +67,6 @@ class CrystallizedPart(msgspec.Struct, frozen=True):
 
 
 class Crystallizer(msgspec.Struct, eq=False):
-    """For one session or command."""
-
     capture: Capture
     session_catalog: SessionCatalog
     repository: GitRepository
@@ -85,7 +79,6 @@ class Crystallizer(msgspec.Struct, eq=False):
         return self.repository.load_state(_STATE, _State).last.get(self.memory.project, "") < _stamp(days=MIN_DAYS)
 
     def note_done(self) -> None:
-        """Record a run in the background. Blocks."""
         state = self.repository.load_state(_STATE, _State)
         last = {**state.last, self.memory.project: _stamp()}
         self.repository.save_state(_STATE, replace(state, last=last))

@@ -64,7 +64,6 @@ Clusters = Sequence[tuple[Note, ...]]
 
 class _State(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
-    """The ids of the notes at the last run."""
     kept: tuple[str, ...] = ()
     """Fingerprints of the clusters that stay as they are."""
 
@@ -74,12 +73,9 @@ class Merge(msgspec.Struct, frozen=True):
     written: Written | None = None
     """The merged note; None when nothing was changed."""
     reason: str = ""
-    """Why nothing was changed."""
 
 
 class NoteConsolidator(msgspec.Struct, eq=False):
-    """For one session or command."""
-
     ask: AskModel
     notebook: Notebook
     repositories: Mapping[Scope, GitRepository]
@@ -92,7 +88,6 @@ class NoteConsolidator(msgspec.Struct, eq=False):
     alone: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread
     """Runs in a thread what writes, while nothing else writes."""
     is_small: Callable[[], bool] = lambda: False
-    """Returns whether the model is a small one now."""
 
     def is_due(self) -> bool:
         """Whether one of the scopes has enough notes since the last run. Blocks."""
@@ -178,7 +173,6 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         return sorted((file.note for file in files if not file.archived and file.note.id not in replaced), key=_age)
 
     def _new(self, scope: Scope, notes: Iterable[Note]) -> list[Note]:
-        """The notes of a scope that are newer than the last run."""
         seen = set(self.repositories[scope].load_state(_STATE, _State).notes)
         return [note for note in notes if note.scope == scope and note.id not in seen]
 

@@ -37,7 +37,6 @@ _MAX_LINE = 160
 _MAX_MESSAGE = 1_500
 _MAX_EARLIER = 6_000
 _MAX_EXCERPT = 24_000
-"""Characters of a session that the model reads."""
 LABELS = ("Asked", "Done", "Open")
 _LINE = late_pattern(r"^\W*(asked|done|open)\W*[::]\W*(.*?)[\s*_]*$", re.IGNORECASE)
 _NOTHING = late_pattern(r"\W*(?:nothing|none|n/?a|no)?\W*(?:is )?(?:open)?\W*", re.IGNORECASE)
@@ -63,7 +62,6 @@ class Summaries(msgspec.Struct, eq=False):
     """The messages of the open session."""
     session_catalog: SessionCatalog
     ask: Callable[[list[Message]], Awaitable[str]]
-    """Asks the model. Raises ModelError."""
     mark: str
     """Surrounds quoted text in requests."""
 

@@ -187,5 +187,4 @@ def _readable(value: Any) -> Any:
 
 @cache
 def _known_fields() -> Mapping[str, Any]:
-    """The fields of the front matter and their types."""
     return {field.name: field.type for field in msgspec.structs.fields(Note) if field.name not in ("text", "extra")}

@@ -51,7 +51,6 @@ class Written(msgspec.Struct, frozen=True):
     note: Note
     scope: Scope
     commit: str
-    """The commit; empty if none could be made."""
     before: str = ""
     """The text that the note replaces."""
 
@@ -86,7 +85,6 @@ class Notebook(msgspec.Struct, eq=False):
                     yield found
 
     def texts(self, note_ids: Iterable[str]) -> dict[str, str]:
-        """Note id -> its current text; deleted notes are left out."""
         found: dict[str, str] = {}
         for note_id in note_ids:
             with suppress(NoteError):
@@ -113,7 +111,6 @@ class Notebook(msgspec.Struct, eq=False):
         raise NoteError(f"There is no note {note_id[:60]}.", commands=["memory list"])
 
     def add(self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add") -> Written:
-        """Write a new note."""
         note = self.add_times(note)
         written = self._put(note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers)
         return replace(written, before=self.find(note.supersedes).note.text if note.supersedes else "")

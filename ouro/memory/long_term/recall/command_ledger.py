@@ -46,7 +46,6 @@ _FILE = late_pattern(r".*(?:/|::|\.[A-Za-z]\w{0,4}$)")
 _WORD = late_pattern(r"[a-z]{3,}")
 _TYPE_CHECK = late_pattern(r"type[- ]?check\w*")
 _TASK = late_pattern(r"\b(?:fix|repair|debug|bugs?|implement|refactor)\b")
-"""A task after which tests are usually run."""
 _SUBJECTS = {
     "test": "ava ctest jasmine jest karma mocha nose nose2 nox phpunit playwright pytest rspec tox unittest vitest",
     "lint": "biome clippy eslint flake8 golangci-lint pylint rubocop ruff shellcheck stylelint",
@@ -71,9 +70,7 @@ class CommandRecord(msgspec.Struct, frozen=True):
     codes: Mapping[int, int]
     """How often it ended with each exit code, or `STOPPED`."""
     last: int
-    """The exit code of the last run."""
     seconds: float
-    """The time that the last run took."""
     at: str
     branch: str = ""
 
@@ -101,7 +98,6 @@ class CommandLedger(msgspec.Struct, eq=False):
     finds_secret: Callable[[str], str]
     """Returns which kind of secret a text holds: such a command is not kept."""
     branch: Callable[[], str]
-    """Returns the branch that is checked out."""
     _folders: dict[str, str] = msgspec.field(default_factory=dict)
     """Call id of a running command -> the folder in which it runs."""
     _new: list[tuple[str, int, float]] = msgspec.field(default_factory=list)
@@ -165,7 +161,6 @@ def ledger_of(repo: ScopeMemory, finds_secret: Callable[[str], str], cwd: Path) 
 
 
 def commands_block(found: Mapping[str, CommandRecord], mark: str) -> str:
-    """The commands as the model reads them."""
     rows = (f"`{name}` {record.result}; {record.seconds:g} s, {record.at[:10]}" for name, record in found.items())
     marks = " ".join(map(command_mark, found))
     return f'<{mark} recalled="{marks}">\n{_ABOUT}\n{quoted(chr(10).join(rows))}\n</{mark}>'

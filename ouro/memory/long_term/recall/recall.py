@@ -32,7 +32,6 @@ from ouro.settings import MemorySettings
 from ouro.utils.text import one_line, plural
 
 MIN_HYPOTHESIS_COSINE = 0.3
-"""The least cosine of a note and a hypothesis."""
 RANK = 60
 """k of reciprocal rank fusion."""
 ABOUT_FILE = "about this file"
@@ -179,7 +178,6 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         ]
 
     def _latest_versions(self, candidates: Sequence[_Candidate]) -> Iterable[_Candidate]:
-        """The last version of each, with the best score of any version."""
         chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
         latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
         best: dict[str, _Candidate] = {}
@@ -322,7 +320,6 @@ _GENERAL = re.compile(
     r"|how do(?:es)? (?!we\b|our\b|I\b|you\b|this\b|the\b).{1,40} work\b)|\bin general\b",
     re.IGNORECASE,
 )
-"""A question about general knowledge, not about the project."""
 _OWNED = re.compile(r"\b(?:my|our)\s+(\w+)", re.IGNORECASE)
 """`name` in `What is my name?` names a subject."""
 _OF_TASKS = """
@@ -346,7 +343,6 @@ _OF_DAYS = """
     happen january july june learn march may monday month november october plan remember saturday september settle
     six sunday talk three thursday today tuesday wednesday week year yesterday
     """.split()  # noqa: SIM905
-"""Words of a question about what happened on certain days."""
 _ASKS = re.compile(r"^\W*(?:what|which|when)\b|\?\W*$", re.IGNORECASE)
 
 

@@ -71,7 +71,6 @@ class RecallCounts(msgspec.Struct, frozen=True):
     counts: Mapping[str, int] = {}
     """Note id -> the number of messages with which it was sent."""
     last: Mapping[str, str] = {}
-    """Note id -> the time of the last one."""
     judged: Mapping[str, float] = {}
     """Note id -> the number of turns that were checked for use of the note; a check of an anchored file counts half."""
     used: Mapping[str, float] = {}
@@ -89,7 +88,6 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
         return 1 + _SPAN * (2 * share - 1)
 
     def add(self, new: RecallCounts) -> None:
-        """Add these counts to those of the file."""
         try:
             with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
                 known = self.counts()
@@ -118,10 +116,7 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
 
 
 class HypothesisModel(msgspec.Struct, frozen=True):
-    """The model that writes hypotheses."""
-
     ask: Callable[[list[Message]], Awaitable[str]]
-    """Raises ModelError."""
     window: Callable[[], int]
     """Returns its window, in tokens."""
     is_for_auto: bool
@@ -136,9 +131,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     """Opens the index when it is first needed."""
     scopes: tuple[ScopeMemory, ...]
     root: Path
-    """The root of the repository."""
     mark: str
-    """Surrounds quoted memory."""
     settings: MemorySettings
     recall_log: RecallLog
     changed: frozenset[tuple[Scope, str]] = frozenset()
@@ -234,8 +227,6 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
 
 class TurnRecall(msgspec.Struct, eq=False):
-    """For one session."""
-
     memory: MemoryManager
     finder: NoteFinder
     channel: SessionChannel
