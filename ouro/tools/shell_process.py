@@ -19,7 +19,7 @@ from typing import Protocol
 
 from ouro.errors import ToolError
 from ouro.tools.truncate import OutputCapture
-from ouro.utils.runtime import send_signal
+from ouro.utils.runtime import count_processes, send_signal
 
 _TAG = 1 << 52
 """The bit that marks a soft limit of resident memory as the tag of a command. Linux does not enforce this limit, and
@@ -337,9 +337,9 @@ def _namespace(pid: int) -> int:
 
 def _max_processes() -> int:
     """The wall for the number of processes, so that a fork bomb fails before the machine does."""
-    running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    wall = count_processes() + _MORE_PROCESSES
     own = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    return min(running + _MORE_PROCESSES, own) if own != resource.RLIM_INFINITY else running + _MORE_PROCESSES
+    return min(wall, own) if own != resource.RLIM_INFINITY else wall
 
 
 _NO_INPUT = 'exec "$@" </dev/null'

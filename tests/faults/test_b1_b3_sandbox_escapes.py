@@ -14,10 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ouro.safety.sandbox.bubblewrap import Bubblewrap
 from ouro.safety.sandbox.confinement import _bwrap, _self_test
 from ouro.safety.sandbox.landlock import Landlock, abi
-from ouro.safety.sandbox.policy import NoSandbox, Sandbox, SandboxPolicy
+from ouro.safety.sandbox.tiers import Bubblewrap, NoSandbox, Sandbox, SandboxPolicy
 
 PYTHON = Path(os.path.realpath(sys.executable))
 SECRET = "s3cr3t-of-the-host"

@@ -9,9 +9,8 @@ import pytest
 
 from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace, child_environment
 from ouro.safety.sandbox import confinement as sandbox_choice
-from ouro.safety.sandbox.policy import NoSandbox, SandboxPolicy
-from ouro.safety.sandbox.seatbelt import Seatbelt
 from ouro.safety.sandbox.seccomp import seccomp_filter
+from ouro.safety.sandbox.tiers import NoSandbox, SandboxPolicy, Seatbelt
 from ouro.settings import SandboxSettings
 from ouro.tools.shell import Shell, ShellJobs
 

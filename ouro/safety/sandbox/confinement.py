@@ -20,19 +20,26 @@ import msgspec
 from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox import relay
-from ouro.safety.sandbox.bubblewrap import Bubblewrap
 from ouro.safety.sandbox.landlock import Landlock, abi
-from ouro.safety.sandbox.policy import EMPTY_INSIDE, NoSandbox, Sandbox, SandboxPolicy, Tier, existing
-from ouro.safety.sandbox.seatbelt import Seatbelt
 from ouro.safety.sandbox.seccomp import seccomp_filter
+from ouro.safety.sandbox.tiers import (
+    EMPTY_INSIDE,
+    SANDBOX_EXEC,
+    Bubblewrap,
+    NoSandbox,
+    Sandbox,
+    SandboxPolicy,
+    Seatbelt,
+    Tier,
+    existing,
+)
 from ouro.settings import SandboxSettings
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.runtime import count_processes, ensure_private_dir
 
 if TYPE_CHECKING:
     from ouro.safety.sandbox.proxy import NetworkProxy
 
 _SYSTEM_BWRAP = Path("/usr/bin/bwrap")
-_MAC_PROGRAM = Path("/usr/bin/sandbox-exec")
 _TIMEOUT = 10.0
 _CONFINED = 7
 """Exit code of the self-test: it ran. What it could write is looked at from outside."""
@@ -63,7 +70,7 @@ def choose_sandbox(state_dir: Path) -> ChosenSandbox:
 
 def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
     if sys.platform == "darwin":
-        yield Seatbelt(), "" if _MAC_PROGRAM.exists() else f"{_MAC_PROGRAM} is missing"
+        yield Seatbelt(), "" if Path(SANDBOX_EXEC).exists() else f"{SANDBOX_EXEC} is missing"
     elif sys.platform == "linux":
         unknown = "" if seccomp_filter(internet=True, connects=True) else "no table for this processor"
         program = _bwrap()
@@ -227,7 +234,7 @@ class Confinement:
     def _bounds(self, tier: Tier) -> tuple[str, str, str]:
         settings = self.settings
         # Only in a namespace of its own are the user's other processes not counted.
-        others = _running_processes() if tier == "landlock" else 0
+        others = count_processes() if tier == "landlock" else 0
         return str(settings.max_open_files), str(_memory_mb(settings) * 1024), str(settings.max_processes + others)
 
     def find_limit(self, output: str) -> str:
@@ -301,10 +308,6 @@ class Confinement:
 
 def _is_in(place: Path, folders: Sequence[Path]) -> bool:
     return any(Path(os.path.realpath(place)).is_relative_to(folder) for folder in folders)
-
-
-def _running_processes() -> int:
-    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
 def _memory_mb(settings: SandboxSettings) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ouro.safety.sandbox.policy import SandboxPolicy, Tier
+    from ouro.safety.sandbox.tiers import SandboxPolicy, Tier
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PATH_BENEATH, _VERSION = 1, 1

@@ -1,0 +1,164 @@
+"""What a confined command may touch, and the sandboxes that enforce it; Landlock is a program of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from ouro.safety.sandbox.seccomp import filter_file
+
+EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp")  # noqa: S108
+"""Places of sockets and files of other programs; inside they are empty, except for what a policy names."""
+Tier = Literal["bubblewrap", "landlock", "seatbelt", "none"]
+
+
+class SandboxPolicy(msgspec.Struct, frozen=True):
+    """What one command may touch. Everything else can be read, not written. Paths are resolved and exist.
+
+    Attributes:
+        writable: folders and files that may be changed.
+        protected: places inside `writable` that stay read-only.
+        hidden: places that cannot be read.
+        visible: places inside `hidden` or a private /tmp that can be read all the same.
+        temp: the folder that stands for /tmp; None gives an empty one that goes with the command.
+        network: whether the command shares the network of the machine.
+        connects: whether it may connect to sockets at all, such as a server of its own on loopback.
+    """
+
+    writable: tuple[Path, ...] = ()
+    protected: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    visible: tuple[Path, ...] = ()
+    temp: Path | None = None
+    network: bool = False
+    connects: bool = True
+
+
+class Sandbox(Protocol):
+    """Confines commands to a policy."""
+
+    @property
+    def tier(self) -> Tier: ...
+
+    @property
+    def leaves_open(self) -> tuple[str, ...]:
+        """What this tier cannot prevent, in words for the user."""
+        ...
+
+    def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
+        """The command that starts `argv` confined to `policy`."""
+        ...
+
+
+class NoSandbox:
+    """Commands have the rights of the user; permissions are the only protection."""
+
+    tier: Tier = "none"
+    leaves_open = ("commands have all the rights of the user",)
+
+    def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:  # noqa: ARG002
+        return list(argv)
+
+
+def existing(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The paths that exist, resolved, each once, in the same order."""
+    return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if os.path.lexists(path)))
+
+
+_ALWAYS = (
+    "--new-session", "--die-with-parent", "--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc",
+    "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--seccomp", "9",
+    "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+)  # fmt: skip
+_WITH_FILTER = 'filter=$1; shift; exec "$@" 9<"$filter"'
+
+
+class Bubblewrap:
+    """Runs commands by `bwrap`: namespaces for users, processes, mounts and network, and a seccomp filter.
+
+    Args:
+        program: the absolute path of bwrap, 0.8 or newer.
+        filter_dir: a private folder for the seccomp filters.
+    """
+
+    tier: Tier = "bubblewrap"
+    leaves_open = ("files outside the workspace can be read, except places of keys",)
+
+    def __init__(self, program: Path, filter_dir: Path) -> None:
+        self._program = program
+        self._filter_dir = filter_dir
+
+    def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
+        command = [str(self._program), *_ALWAYS]
+        command += () if policy.network else ("--unshare-net",)
+        for name in EMPTY_INSIDE[1:]:
+            command += ("--tmpfs", name) if Path(name).is_dir() and not Path(name).is_symlink() else ()
+        command += ("--bind", str(policy.temp), "/tmp") if policy.temp else ("--tmpfs", "/tmp")  # noqa: S108
+        if policy.network:
+            command += _bound("--ro-bind", (Path(os.path.realpath("/etc/resolv.conf")),))
+        # Later mounts win: what is hidden is so in writable folders, too.
+        command += _bound("--ro-bind", policy.visible)
+        command += _bound("--bind", policy.writable)
+        command += _bound("--ro-bind", policy.protected)
+        for place in policy.hidden:
+            if place.is_dir():
+                shown = [inside for inside in policy.visible if inside.is_relative_to(place)]
+                command += ["--tmpfs", str(place), *_bound("--ro-bind", shown), "--remount-ro", str(place)]
+            else:
+                command += ("--ro-bind", "/dev/null", str(place))
+        # The network of a command without one is empty, except for its own servers on loopback.
+        filters = filter_file(self._filter_dir, internet=policy.connects, connects=policy.connects)
+        return ["/bin/sh", "-c", _WITH_FILTER, "sh", str(filters), *command, "--", *argv]
+
+
+def _bound(option: str, places: Sequence[Path]) -> list[str]:
+    return [word for place in places for word in (option, str(place), str(place))]
+
+
+SANDBOX_EXEC = "/usr/bin/sandbox-exec"
+_PROFILE = """\
+(version 1)
+(deny default)
+(allow process-exec process-fork signal (target same-sandbox))
+(allow sysctl-read file-read* mach-lookup ipc-posix-shm ipc-posix-sem pseudo-tty)
+(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty") (regex #"^/dev/fd/"))
+"""
+
+
+class Seatbelt:
+    """Runs commands by `sandbox-exec` of macOS: Apple calls it deprecated; other agents rely on it, too.
+
+    Paths are parameters of the profile, never a part of its text.
+    """
+
+    tier: Tier = "seatbelt"
+    leaves_open = (
+        "files outside the workspace can be read, except places of keys",
+        "processes that a command leaves running",
+    )
+
+    def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
+        writable = (*policy.writable, *((policy.temp,) if policy.temp else ()))
+        rules = [_PROFILE]
+        parameters: dict[str, Path] = {}
+
+        def rule(verb: str, operation: str, name: str, places: Sequence[Path]) -> None:
+            for number, place in enumerate(places):
+                parameters[f"{name}{number}"] = place
+                rules.append(f'({verb} {operation} (subpath (param "{name}{number}")))\n')
+
+        rule("allow", "file-write*", "WRITABLE", writable)
+        # Later rules win. A folder that holds a protected place cannot be renamed away either.
+        rule("deny", "file-write*", "PROTECTED", policy.protected)
+        rule("deny", "file-read* file-write*", "HIDDEN", policy.hidden)
+        if policy.network:
+            rules.append("(allow network*)\n")
+        elif policy.connects:
+            rules.append('(allow network* (local ip "localhost:*") (remote ip "localhost:*"))\n')
+        options = [word for name, place in parameters.items() for word in ("-D", f"{name}={place}")]
+        temp = ["/usr/bin/env", f"TMPDIR={policy.temp}"] if policy.temp else []
+        return [*temp, SANDBOX_EXEC, *options, "-p", "".join(rules), "--", *argv]
