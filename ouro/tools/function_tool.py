@@ -107,7 +107,11 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
             raise UsageError(f"The tool `{name}` has the parameter `{parameter}`.", "Name each argument by itself.")
         if parameter.name not in hints:
             raise UsageError(f"The parameter `{parameter.name}` of the tool `{name}` has no type hint.")
-        hint = _add_description(hints[parameter.name])
+        hint = hints[parameter.name]
+        if typing.get_origin(hint) is typing.Annotated:  # `Annotated[str, "words"]` is a description in the schema
+            kind, *notes = typing.get_args(hint)
+            described = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
+            hint = typing.Annotated[(kind, *described)]
         has_default = parameter.default is not parameter.empty
         fields.append((parameter.name, hint, parameter.default) if has_default else (parameter.name, hint))
     made = msgspec.defstruct(f"{name}_arguments", fields, frozen=True, kw_only=True)
@@ -117,15 +121,6 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
         problem = str(error).splitlines()[-1]  # before it msgspec advises those who call it
         raise UsageError(f"The parameters of the tool `{name}` have no JSON schema: {problem}.") from error
     return made
-
-
-def _add_description(hint: Any) -> Any:
-    """The hint, with `Annotated[str, "words"]` as a description in the schema."""
-    if typing.get_origin(hint) is not typing.Annotated:
-        return hint
-    kind, *notes = typing.get_args(hint)
-    described = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
-    return typing.Annotated[(kind, *described)]
 
 
 def _result(value: Any) -> ToolResult:

@@ -111,11 +111,6 @@ def _limited(command: Sequence[str], **options: Any) -> Iterator[subprocess.Pope
         process.wait()
 
 
-def in_path_order(path: str) -> list[bytes]:
-    """The sort key of results: folder by folder, by bytes, as with `--sort=path`."""
-    return path.encode("utf-8", "surrogateescape").split(b"/")
-
-
 _WHICH_FILES = (
     # No configuration of the user or the project may change the result or run a program.
     "--no-config", "--hidden", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude",
@@ -160,7 +155,8 @@ def search_files(program: str, plan: SearchPlan, workspace: Workspace) -> Iterat
         return
     if not log:
         _find_large_files(program, plan, workspace)
-    yield from sorted(found, key=lambda hit: in_path_order(hit.path))
+    # Folder by folder, by bytes, as with `--sort=path`.
+    yield from sorted(found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/"))
 
 
 class _TooMany(Exception):
@@ -189,18 +185,13 @@ def _search(
         plan.left_out.is_stopped = process.wait() < 0
         errors.seek(0)
         lines = errors.read().decode("utf-8", "replace").splitlines()
+        messages = [line for line in lines if not _LOGGED.match(line)]
         if has_begun:
-            _note_left_out(lines, plan)
-        elif message := "\n".join(line for line in lines if not _LOGGED.match(line)).strip().removeprefix("rg: "):
+            plan.left_out.unreadable += sum(line.removeprefix("rg: ").startswith("./") for line in messages)
+            large = [found[1] for line in lines if _LOGGED.match(line) and (found := _TOO_LARGE.search(line))]
+            plan.left_out.large = sorted([*plan.left_out.large, *filter(plan.fits, large)])
+        elif message := "\n".join(messages).strip().removeprefix("rg: "):
             raise ToolError(f"{plan.pattern} is not a regular expression: {message[:2000]}")
-
-
-def _note_left_out(lines: list[str], plan: SearchPlan) -> None:
-    for line in lines:
-        if not _LOGGED.match(line):
-            plan.left_out.unreadable += line.removeprefix("rg: ").startswith("./")
-        elif (found := _TOO_LARGE.search(line)) and plan.fits(found[1]):
-            plan.left_out.large = sorted([*plan.left_out.large, found[1]])
 
 
 def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> None:
@@ -246,8 +237,11 @@ def _hits(output: IO[bytes], plan: SearchPlan, max_bytes: float) -> Iterator[Fil
         match event["type"]:
             case "begin":
                 lines = []
-            case "match" | "context":
-                lines += _lines(data, found=event["type"] == "match")
+            case "match" | "context" as kind:
+                for number, text in enumerate(
+                    _ripgrep_text(data["lines"]).removesuffix("\n").split("\n"), data["line_number"]
+                ):
+                    lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
             case "end":
                 path = plan.place.name if alone else _ripgrep_text(data["path"]).removeprefix("./")
                 is_match = any(line.found for line in lines) and (alone or plan.fits(path))
@@ -255,12 +249,6 @@ def _hits(output: IO[bytes], plan: SearchPlan, max_bytes: float) -> Iterator[Fil
                 plan.left_out.binary += is_match and data["binary_offset"] is not None
                 if is_match and data["binary_offset"] is None:
                     yield FileMatches(path, tuple(lines))
-
-
-def _lines(data: dict[str, Any], *, found: bool) -> Iterator[FoundLine]:
-    first = data["line_number"]
-    for at, text in enumerate(_ripgrep_text(data["lines"]).removesuffix("\n").split("\n")):
-        yield FoundLine(first + at, text.removesuffix("\r"), found)
 
 
 def _ripgrep_text(value: dict[str, str]) -> str:
@@ -283,8 +271,7 @@ class GrepArgs(msgspec.Struct, frozen=True):
     pattern: Annotated[str, msgspec.Meta(min_length=1)]
     path: Annotated[str, msgspec.Meta(description="A folder or file.")] = "."
     mode: Annotated[
-        Literal["content", "files", "count"],
-        msgspec.Meta(description="count: the number of lines in each file."),
+        Literal["content", "files", "count"], msgspec.Meta(description="count: the number of lines in each file.")
     ] = "content"
     glob: Annotated[str, msgspec.Meta(description="Such as *.py, src/**/*.{js,ts}, !*.min.js.")] = ""
     type: Annotated[str, msgspec.Meta(description="py, js, ts, go, md, …")] = ""
@@ -329,7 +316,8 @@ class Grep(Tool[GrepArgs]):
         if (program := find_ripgrep()) is None:
             raise ToolError("ripgrep is missing. Use shell, and tell the user to install ripgrep or ouro again.")
         folder = place if place.is_dir() else place.parent
-        patterns = _patterns(args)
+        kind = args.type.lower().removeprefix(".")
+        patterns = [_TYPES.get(kind, f"*.{kind}")] * bool(kind) + [args.glob] * bool(args.glob)
         tests, kept_back = [name_pattern(pattern) for pattern in patterns], set[str]()
 
         def fits(name: str) -> bool:
@@ -353,20 +341,13 @@ class Grep(Tool[GrepArgs]):
         return replace(result, text="\n".join(filter(None, (result.text, *notes))))
 
 
-def _patterns(args: GrepArgs) -> list[str]:
-    kind = args.type.lower().removeprefix(".")
-    return [_TYPES.get(kind, f"*.{kind}")] * bool(kind) + [args.glob] * bool(args.glob)
-
-
 def _grep_files(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
     taken = list(islice(hits, args.limit + 1))
     more = len(taken) > args.limit
     taken = taken[: args.limit]
     counts = [sum(line.found for line in hit.lines) for hit in taken]
-    if args.mode == "count":
-        lines = [f"{hit.path}: {count}" for hit, count in zip(taken, counts, strict=True)]
-    else:
-        lines = [hit.path for hit in taken]
+    counted = zip(taken, counts, strict=True)
+    lines = [f"{hit.path}: {count}" if args.mode == "count" else hit.path for hit, count in counted]
     return _result(lines, sum(counts), len(taken), args, more=more)
 
 
@@ -399,7 +380,8 @@ def _lines_of(hit: FileMatches, most: int, room: int) -> tuple[list[str], int, b
             return shown, found, True
         if before is not None and line.number > before.number + 1 and has_context:
             shown.append("--")
-        shown.append(f"{line.number}{':' if line.found else '-'}{_cut(line.text)}")
+        text = line.text if len(line.text) <= _MAX_LINE else f"{line.text[:_MAX_LINE]} [cut]"
+        shown.append(f"{line.number}{':' if line.found else '-'}{text}")
         room -= len(shown[-1])
         found += line.found
         before = line
@@ -410,13 +392,7 @@ def _result(lines: list[str], found: int, files: int, args: GrepArgs, *, more: b
     if not files:
         advice = " Check path, glob and type." if args.glob or args.type or args.path != "." else ""
         return ToolResult(f"No matches for {args.pattern}.{advice}", Display("no matches"))
-    text = "\n".join(lines)
-    if more:
-        text += "\n[More matches exist. Narrow the pattern, path or glob, or raise limit.]"
+    text = "\n".join(lines) + "\n[More matches exist. Narrow the pattern, path or glob, or raise limit.]" * more
     at_least = "+" if more else ""
     summary = f"{found}{at_least} match{'es' * (found != 1)} in {files}{at_least} file{'s' * (files != 1)}"
     return ToolResult(text, Display(summary, Plain(text)))
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} [cut]"

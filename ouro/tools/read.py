@@ -8,6 +8,7 @@ import io
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, ClassVar
@@ -21,7 +22,7 @@ from ouro.safety import Effect
 from ouro.tools.files_seen import FileTool
 from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files
-from ouro.utils.text import byte_size, plural
+from ouro.utils.text import byte_size, clean, plural
 from ouro.utils.text_files import NotTextError, decode, guess_encoding
 
 MAX_SIDE = 1568
@@ -175,8 +176,6 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
 
 
 def _shorten_output(text: str) -> str:
-    from ouro.utils.text import clean
-
     text = clean(text).removesuffix("\n")
     return text if len(text) <= _MAX_OUTPUT else f"{text[:_MAX_OUTPUT]}\n[{len(text) - _MAX_OUTPUT:,} more characters]"
 
@@ -206,14 +205,6 @@ class ReadArgs(msgspec.Struct, frozen=True):
     def first(self) -> int:
         """The offset; models also write 0 for the beginning."""
         return max(1, self.offset)
-
-
-class _Window(msgspec.Struct, frozen=True):
-    """Lines of a text; `total` is None if the end was not reached."""
-
-    lines: Sequence[str]
-    first: int
-    total: int | None
 
 
 class Read(FileTool[ReadArgs]):
@@ -275,21 +266,20 @@ class Read(FileTool[ReadArgs]):
     def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
         found = os.fstat(file.fileno())
         if found.st_size > _MAX_WHOLE_BYTES:
-            window = _part(file, guess_encoding(start), args.first, _limit(args))
+            lines, total = _part(file, guess_encoding(start), args.first, _limit(args))
             self._seen.note_part(path, found)
-            return _number_lines(window, path, f" of a file of {byte_size(found.st_size)}")
+            return _number_lines(args, path, lines, total, f" of a file of {byte_size(found.st_size)}")
         data = self._seen.current(path, file.read())
         text = decode(data).text
         self._seen.note(path, data)
+        lines, note = text.removesuffix("\n").split("\n") if text else [], ""
+        pictures: list[Image] = []
         if path.suffix == ".ipynb":
-            try:
+            with suppress(ValueError):  # a broken notebook is shown as text
                 lines, pictures = notebook(text)
-            except ValueError:
-                pass  # a broken notebook is shown as text
-            else:
                 note = " of the notebook as it is rendered here; to edit it, match the JSON of the file"
-                return _number_lines(_window(lines, args), path, note, pictures)
-        return _number_lines(_window(text.removesuffix("\n").split("\n") if text else [], args), path)
+        shown = lines[args.first - 1 : args.first - 1 + _limit(args)]
+        return _number_lines(args, path, shown, len(lines), note, pictures)
 
     def _folder(self, path: Path) -> str:
         names = sorted(entry.name + "/" * entry.is_dir() for entry in os.scandir(path))
@@ -300,25 +290,15 @@ class Read(FileTool[ReadArgs]):
     def _nearest(self, path: Path) -> str:
         root = self._workspace.root
         same = [root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name][:3]
-        close = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
+        beside = os.listdir(path.parent) if path.parent.is_dir() and os.access(path.parent, os.R_OK) else []  # noqa: PTH208
+        close = get_close_matches(path.name, beside, 3, 0.75)
         names = dict.fromkeys(self._workspace.shown(near) for near in (*same, *(path.parent / name for name in close)))
         return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
-
-
-def _names_in(folder: Path) -> list[str]:
-    try:
-        return [entry.name for entry in os.scandir(folder)]
-    except OSError:
-        return []
 
 
 def _limit(args: ReadArgs, most: int = _MAX_LINES) -> int:
     """Models also write 0 or -1 for no limit."""
     return args.limit if args.limit and args.limit > 0 else most
-
-
-def _window(lines: Sequence[str], args: ReadArgs) -> _Window:
-    return _Window(lines[args.first - 1 : args.first - 1 + _limit(args)], args.first, len(lines))
 
 
 def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
@@ -336,15 +316,15 @@ def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     return ToolResult(text, Display(plural(len(taken), "page"), Plain(text)))
 
 
-def _part(file: BinaryIO, encoding: str, first: int, count: int) -> _Window:
-    """Lines of a file of any size; only the shown lines are in memory."""
+def _part(file: BinaryIO, encoding: str, first: int, count: int) -> tuple[list[str], int | None]:
+    """Lines of a file of any size, and their number if the end was reached; only the shown lines are in memory."""
     reader = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
     lines: list[str] = []
     number, passed, fresh = 1, 0, True
     while len(lines) <= count and passed < _MAX_OFFSET_BYTES:
         piece = reader.readline(_MAX_LINE + 1)
         if not piece:
-            return _Window(lines[:count], first, number - 1 if fresh else number)
+            return lines[:count], number - 1 if fresh else number
         passed += len(piece)
         if fresh and number >= first:
             lines.append(piece.rstrip("\r\n"))
@@ -352,21 +332,29 @@ def _part(file: BinaryIO, encoding: str, first: int, count: int) -> _Window:
         number += fresh
     if number < first:
         raise ToolError(f"Line {first} is too far into the file: use the shell (tail, sed -n) to get there.")
-    return _Window(lines[:count], first, None)
+    return lines[:count], None
 
 
-def _number_lines(window: _Window, path: Path, what: str = "", pictures: Sequence[Image] = ()) -> ToolResult:
-    if window.total == 0:
+def _number_lines(
+    args: ReadArgs,
+    path: Path,
+    found: Sequence[str],
+    total: int | None,
+    what: str = "",
+    pictures: Sequence[Image] = (),
+) -> ToolResult:
+    first = args.first
+    if total == 0:
         return ToolResult("[The file is empty.]", Display("empty"))
-    if not window.lines:
-        raise ToolError(f"The file has {plural(window.total or 0, 'line')}: there is no line {window.first}.")
-    lines = _take_fitting([_cut(line) for line in window.lines])
-    last = window.first + len(lines) - 1
-    text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, window.first))
-    if what or window.total is None or window.first > 1 or last < window.total:
-        total = "" if window.total is None else f" of {window.total}"
-        go_on = "" if last == window.total else f" Continue with offset={last + 1}."
-        text += f"\n[Lines {window.first}-{last}{total}{what}.{go_on}]"
+    if not found:
+        raise ToolError(f"The file has {plural(total or 0, 'line')}: there is no line {first}.")
+    lines = _take_fitting([_cut(line) for line in found])
+    last = first + len(lines) - 1
+    text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, first))
+    if what or total is None or first > 1 or last < total:
+        of_all = "" if total is None else f" of {total}"
+        go_on = "" if last == total else f" Continue with offset={last + 1}."
+        text += f"\n[Lines {first}-{last}{of_all}{what}.{go_on}]"
     display = Display(plural(len(lines), "line"), Plain("\n".join(lines), path.suffix.removeprefix(".").lower()))
     return ToolResult(text, display, images=tuple(pictures))
 

@@ -54,8 +54,7 @@ class SubagentArgs(msgspec.Struct, forbid_unknown_fields=True):
     resume: Annotated[str, msgspec.Meta(description="The id of an earlier subagent, which continues.")] = ""
     background: Annotated[bool, msgspec.Meta(description="Return at once; the report comes later.")] = False
     worktree: Annotated[
-        bool,
-        msgspec.Meta(description="A git worktree of its own, at the last commit; returns a branch and a diff."),
+        bool, msgspec.Meta(description="A git worktree of its own, at the last commit; returns a branch and a diff.")
     ] = False
 
 

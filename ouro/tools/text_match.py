@@ -29,13 +29,7 @@ def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | 
         return None
     units = _units(known)
 
-    def reindent(line: str) -> str:
-        if not line.strip():
-            return ""
-        own = _indent(line)
-        return _indent_for(own, known, units) + line[len(own) :]
-
-    return reindent
+    return lambda line: _indent_for(_indent(line), known, units) + line.lstrip(" \t") if line.strip() else ""
 
 
 def _indent_for(own: str, known: dict[str, str], units: tuple[str, str]) -> str:
@@ -59,20 +53,15 @@ def _convert_indent(indent: str, units: tuple[str, str]) -> str:
 
 def _units(known: dict[str, str]) -> tuple[str, str]:
     """One step of indentation, on the model's side and in the file."""
-    pairs = sorted(((mine, its) for mine, its in known.items()), key=lambda pair: _width(pair[0]))
+    pairs = sorted(known.items(), key=lambda pair: _width(pair[0]))
     for (mine, its), (deeper, its_deeper) in zip([("", ""), *pairs], pairs, strict=False):
         if deeper.startswith(mine) and its_deeper.startswith(its) and deeper != mine and its_deeper != its:
             step, its_step = deeper[len(mine) :], its_deeper[len(its) :]
-            if ("\t" in step) != ("\t" in its_step):
-                return _unit_steps(step, its_step)
+            if ("\t" in step) != ("\t" in its_step):  # both are the same number of steps deep, one of them in tabs
+                tabs = max(step.count("\t"), its_step.count("\t"))
+                return step[: len(step) // tabs] or " ", its_step[: len(its_step) // tabs] or " "
     tabs_in_file = any("\t" in its for its in known.values()) and not any("\t" in mine for mine in known)
     return ("    ", "\t") if tabs_in_file else ("", "")
-
-
-def _unit_steps(step: str, its_step: str) -> tuple[str, str]:
-    """The units of two indentations that are the same number of steps deep, one of them in tabs."""
-    tabs = max(step.count("\t"), its_step.count("\t"))
-    return step[: len(step) // tabs] or " ", its_step[: len(its_step) // tabs] or " "
 
 
 def _indent(line: str) -> str:
@@ -99,7 +88,7 @@ _PUNCTUATION = str.maketrans(
     | dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " ")
 )
 _NUMBER = re.compile(r"[0-9]+")
-_NUMBERED = re.compile(r"[ ]*[0-9]+\t")
+_NUMBERED = re.compile(r"^[ ]*[0-9]+\t", re.MULTILINE)
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -137,7 +126,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
     if found := _exactly(text, old, new, everywhere=everywhere):
         return _at_its_depth(lines, old, new) or found
     if all(_NUMBERED.match(line) for line in old.splitlines()):
-        without, new = (_without_numbers(one) for one in (old, new))
+        without, new = (_NUMBERED.sub("", given) for given in (old, new))
         if found := _exactly(text, without, new, everywhere=everywhere):
             return Match(found.spans, "line numbers were left out")
         old = without
@@ -156,11 +145,8 @@ class Lines:
     """A text as lines, with where each begins."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
         self.lines = text.split("\n")
-        self.starts = [0]
-        for line in self.lines:
-            self.starts.append(self.starts[-1] + len(line) + 1)
+        self.starts = [0, *accumulate(len(line) + 1 for line in self.lines)]
 
     def end(self, last: int) -> int:
         return self.starts[last] + len(self.lines[last])
@@ -180,8 +166,7 @@ def _exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None
 
 def _at_its_depth(lines: Lines, old: str, new: str) -> Match | None:
     """A single line that is indented deeper than the model wrote it: re-indent the new lines to that depth."""
-    indent = old[: len(old) - len(old.lstrip(" \t"))]
-    if not indent or "\n" in old or "\n" not in new:
+    if not _indent(old) or "\n" in old or "\n" not in new:
         return None
     places = _places(lines, [old], str.strip)
     if len(places) != 1 or lines.lines[places[0][0]].startswith(old):
@@ -271,10 +256,6 @@ def _span(lines: Lines, first: int, wanted: list[str], indent: Reindent, old: st
     text = "\n".join([*result, *found[at:]])
     ends_line = end > lines.end(last)
     return Span(lines.starts[first], end, text + "\n" * (ends_line and new.endswith("\n")))
-
-
-def _without_numbers(text: str) -> str:
-    return "\n".join(_NUMBERED.sub("", line, count=1) for line in text.split("\n"))
 
 
 def _ambiguous(count: int, numbers: Iterable[int], how: str = "") -> str:

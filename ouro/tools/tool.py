@@ -12,15 +12,11 @@ import msgspec
 
 from ouro.display import Display, Question
 from ouro.errors import ToolError
-from ouro.events import Emit, Event
+from ouro.events import Emit
 from ouro.llm import ToolSpec
 from ouro.messages import Image
 from ouro.safety import Effect, Limits
 from ouro.utils.late_pattern import late_pattern
-
-
-def _ignore(_event: Event) -> None:
-    """For a caller that shows nothing."""
 
 
 class ToolContext(msgspec.Struct, frozen=True):
@@ -33,7 +29,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     limits: Limits = "off"
     """What a command may change."""
     call_id: str = ""
-    emit: Emit = _ignore
+    emit: Emit = lambda _event: None
     """Emit an event of the turn; for a tool whose work is more than lines of output."""
 
 
@@ -163,9 +159,9 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     kinds = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:  # None is the default: the argument is left out
         node = {**kinds[0], **{key: value for key, value in node.items() if key != "anyOf"}}
-    return {key: _inline(value, definitions) for key, value in node.items() if not _is_obvious(key, value)}
-
-
-def _is_obvious(key: str, value: Any) -> bool:
-    """Whether a key of the schema can be left out: an empty default, or a limit of 0 or 1. Calls are still checked."""
-    return (key == "default" and not value) or (key in ("minLength", "minimum", "minItems") and value in (0, 1))
+    limits = ("minLength", "minimum", "minItems")  # calls are still checked
+    return {
+        key: _inline(value, definitions)
+        for key, value in node.items()
+        if not ((key == "default" and not value) or (key in limits and value in (0, 1)))
+    }

@@ -218,16 +218,13 @@ def _page_of(url: str, content_type: str, data: bytes) -> WebPage:
     if kind and not _TEXT.match(kind) and kind != "application/xhtml+xml":
         raise ToolError(f"{one_line(url)} is {one_line(kind, 60)}, no text. To save it use `curl -o` in the shell.")
     named = re.search(r"charset=\"?([\w-]+)", rest) or re.search(rb"<meta[^>]+charset=[\"']?([\w-]+)", data[:2048])
-    text = _decode(data, named[1] if named else "utf-8")
+    encoding = named[1] if named else "utf-8"
+    try:
+        text = data.decode(encoding if isinstance(encoding, str) else encoding.decode(), "replace")
+    except LookupError:
+        text = data.decode("utf-8", "replace")
     is_html = "html" in kind or (not kind and re.match(r"\s*<(?:!doctype html|html)", text, re.IGNORECASE))
     return WebPage(url, clean(_markdown(url, text) if is_html else text), kind or "text")
-
-
-def _decode(data: bytes, encoding: str | bytes) -> str:
-    try:
-        return data.decode(encoding if isinstance(encoding, str) else encoding.decode(), "replace")
-    except LookupError:
-        return data.decode("utf-8", "replace")
 
 
 def _markdown(url: str, html: str) -> str:
