@@ -17,13 +17,7 @@ _KEYS_IN_HOME = (
     ".password-store", ".config/gcloud", ".config/gh", ".local/share/keyrings", "Library/Keychains",
 )  # fmt: skip
 _OWN_SECRETS = ("models.yaml", "config.yaml", "trusted.yaml", "mark.key", "sessions", "history", "logs")
-_ACTING_IN_HOME = (
-    ".config/fish",
-    ".config/git",
-    ".config/autostart",
-    ".config/systemd",
-    "Library/LaunchAgents",
-)
+_ACTING_IN_HOME = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
 _KEY_FOLDERS = {".ssh", ".aws", ".gnupg"}
 _START_FILES = {
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc",
@@ -58,18 +52,22 @@ def protection(path: Path) -> str:
 def is_reserved(path: Path, root: Path) -> bool:
     """Whether a real path below `root` is in a reserved area that does not contain `root`."""
     plain, own = _parts(str(path)), _parts(str(root))
-    areas = _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", ""))
-    return any(plain[: len(area)] == area and own[: len(area)] != area for _, area in areas)
+    return any(plain[: len(area)] == area and own[: len(area)] != area for _, area in _areas())
 
 
 def reserved_area(path: Path) -> Path | None:
     """The reserved area (keys, settings, system files) of a real path, or None."""
-    return next((area for area in reserved() if is_under(path, area)), None)
+    plain = _parts(str(path))
+    return next((area for area, parts in _areas() if plain[: len(parts)] == parts), None)
 
 
 def reserved() -> tuple[Path, ...]:
     """Areas where opening a file always needs a question, even for reading."""
-    return tuple(area for area, _ in _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", "")))
+    return tuple(area for area, _ in _areas())
+
+
+def _areas() -> tuple[tuple[Path, tuple[str, ...]], ...]:
+    return _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", ""))
 
 
 @lru_cache(maxsize=8)

@@ -96,7 +96,9 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
     size = 24 if version >= _SCOPES_FROM_ABI else 16 if version >= _TCP_FROM_ABI else 8
     ruleset = _check_result(_libc().syscall(_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0)))
     _allow(ruleset, "/", _READ_DIR)
-    for path in (*_all_but("/", plan["hidden"]), *_inside_hidden(plan)):
+    hidden = tuple(f"{place}/" for place in plan["hidden"])
+    inside_hidden = (path for path in plan["visible"] if path.startswith(hidden))
+    for path in (*_all_but("/", plan["hidden"]), *inside_hidden):
         _allow(ruleset, path, _READ & handled)
     for path in (*plan["writable"], _SHARED_MEMORY):
         for place in _all_but(path, plan["hidden"]):  # beside what is hidden nothing can be made or removed
@@ -141,18 +143,6 @@ def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
             yield from _all_but(prefix + name, hidden)
 
 
-def _inside_hidden(plan: dict[str, Any]) -> list[str]:
-    hidden = tuple(f"{place}/" for place in plan["hidden"])
-    return [path for path in plan["visible"] if path.startswith(hidden)]
-
-
-def _filter_calls(path: str) -> None:
-    data = Path(path).read_bytes()
-    program = ctypes.create_string_buffer(data, len(data))
-    header = struct.pack("HxxxxxxP", len(data) // 8, ctypes.addressof(program))
-    _check_result(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, header, 0, 0))
-
-
 def _check_result(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
@@ -167,7 +157,10 @@ def main(plan_text: str, argv: Sequence[str]) -> int:
         os.environ["TMPDIR"] = plan["temp"]
     try:
         _restrict(plan, abi())
-        _filter_calls(plan["filter"])
+        data = Path(plan["filter"]).read_bytes()
+        program = ctypes.create_string_buffer(data, len(data))
+        header = struct.pack("HxxxxxxP", len(data) // 8, ctypes.addressof(program))
+        _check_result(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, header, 0, 0))
         os.execvp(argv[0], list(argv))  # noqa: S606
     except OSError as error:
         print(f"The command could not be confined: {error}", file=sys.stderr)  # noqa: T201

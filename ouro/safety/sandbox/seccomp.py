@@ -59,7 +59,7 @@ def _program(internet: bool, connects: bool, machine: str) -> bytes:
     if not connects:
         denied.append(_CONNECT[column])
     program = [
-        *_load(_ARCHITECTURE), *_unless(_JUMP_EQUAL, _ARCHITECTURES[machine], _KILL),
+        *_load(_ARCHITECTURE), _line(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0), _ret(_KILL),
         *_load(_NUMBER), *_when(_JUMP_AT_LEAST, _X32, _ERROR | _ENOSYS),
         *(line for number in denied for line in _when(_JUMP_EQUAL, number, _ERROR | _EPERM)),
         # glibc falls back to clone, whose flags a filter can read.
@@ -105,10 +105,6 @@ def _load(offset: int) -> list[bytes]:
 
 def _when(test: int, value: int, result: int) -> list[bytes]:
     return [_line(test, value, 0, 1), _ret(result)]
-
-
-def _unless(test: int, value: int, result: int) -> list[bytes]:
-    return [_line(test, value, 1, 0), _ret(result)]
 
 
 def _for_call(number: int, lines: list[bytes]) -> list[bytes]:

@@ -87,15 +87,15 @@ def floor(line: ShellLine, places: Places) -> str:
 
 
 def _check_opened(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
-    shown = places.workspace.shown(path)
     if command is None and str(path).startswith("/dev/") and str(path) not in HARMLESS_DEVICES:
         return f"it opens the device {path}"
     if command is not None and command.program == "git":
         return ""
     if is_written and (reason := places.workspace.protection(path)):
-        return f"it writes to {shown}: {reason}"
+        return f"it writes to {places.workspace.shown(path)}: {reason}"
     is_searched = command is not None and places.is_above_keys(path) and reads_all_below(command)
-    return f"it reaches {shown}, which holds keys" if is_searched or places.holds_keys(path) else ""
+    is_reached = is_searched or places.holds_keys(path)
+    return f"it reaches {places.workspace.shown(path)}, which holds keys" if is_reached else ""
 
 
 def _find_irreversible(command: Command) -> str:
@@ -147,7 +147,13 @@ def _check_removal(command: Command, places: Places) -> str:
     if name == "mv":
         return next((f"moves {whole}" for word in targets[:-1] if (whole := places.whole(word.text))), "")
     if name in ("find", "gfind") and any(word.text == "-delete" for word in words):
-        return _check_find(words, places)
+        tests = r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)"
+        is_limited = any(re.match(tests, word.text) for word in words)
+        for word in find_starts(words) or [Word(".")]:
+            if not word.exact or any(map(places.is_elsewhere, places.named(word.text))):
+                return f"deletes below {word.text}"
+            if not is_limited and places.whole(word.text):
+                return f"deletes everything below {word.text}"
     return ""
 
 
@@ -164,16 +170,6 @@ def _check_target(word: Word, places: Places) -> str:
     for path in places.named(start):
         if places.is_elsewhere(path):
             return f"{places.workspace.shown(path)}, outside the workspace"
-    return ""
-
-
-def _check_find(words: Sequence[Word], places: Places) -> str:
-    is_limited = any(re.match(r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)", word.text) for word in words)
-    for word in find_starts(words) or [Word(".")]:
-        if not word.exact or any(map(places.is_elsewhere, places.named(word.text))):
-            return f"deletes below {word.text}"
-        if not is_limited and places.whole(word.text):
-            return f"deletes everything below {word.text}"
     return ""
 
 

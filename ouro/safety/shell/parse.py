@@ -272,10 +272,8 @@ class _Lexer:
             return command if is_simple else None
         if assignments:
             self._opaque("it sets a variable")
-            unknown = {
-                assignment.name: replace(assignment.value, exact=False, glob=False) for assignment in assignments
-            }
-            self._found.values |= unknown
+            for assignment in assignments:
+                self._found.values[assignment.name] = replace(assignment.value, exact=False, glob=False)
         return None
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
@@ -290,7 +288,11 @@ class _Lexer:
         for name in variables:
             known = {*os.environ, *self._found.values}
             is_in = is_in and bool(re.fullmatch(_VARIABLE_NAME, name)) and name not in known
-        if not is_in or not (read or all(map(_is_loop_value, values))):
+        is_plain = all(
+            not word.text.startswith("~") and (word.exact or (word.glob and not re.search(r"[$`{<>]", word.text)))
+            for word in values
+        )
+        if not is_in or not (read or is_plain):
             self._opaque(f"it uses `{keyword}`")
             variables, values = [], values[:1]
         if files := [word for word in values if word.glob or word.under]:  # judged also where the body uses none
@@ -479,10 +481,6 @@ class _Lexer:
         inside = match[1] if match else self._text[self._at + 1 :]
         self._at = match.end() if match else len(self._text)
         return inside
-
-
-def _is_loop_value(word: Word) -> bool:
-    return not word.text.startswith("~") and (word.exact or (word.glob and not re.search(r"[$`{<>]", word.text)))
 
 
 def _is_only_text(text: str, rest: str) -> bool:

@@ -65,19 +65,17 @@ class Places:
 
     def of_word(self, word: Word) -> tuple[Path, ...]:
         """The real paths that a word may name: it, its parts, or what its pattern matches."""
-        if word not in self._of_words:  # one line is walked several times, and may repeat a word a thousand times
-            self._of_words[word] = tuple(self._paths_of(word))
-        return self._of_words[word]
-
-    def _paths_of(self, word: Word) -> Iterator[Path]:
-        yield from (path for text in word.paths for path in self.named(text))
+        if word in self._of_words:  # one line is walked several times, and may repeat a word a thousand times
+            return self._of_words[word]
+        found = [path for text in word.paths for path in self.named(text)]
         if word.glob and not word.text.startswith("-"):
             for start in self.named(before_pattern(word.text)):
-                yield start
-                yield from map(self.workspace.resolve, self._matches(start, word))
+                found += [start, *map(self.workspace.resolve, self._matches(start, word))]
             above = word.text.rpartition("/")[0]
             if re.search(r"[*?\[]", above):
-                yield from self.of_word(Word(above, exact=False, glob=True))  # bash lists these folders
+                found += self.of_word(Word(above, exact=False, glob=True))  # bash lists these folders
+        self._of_words[word] = tuple(found)
+        return self._of_words[word]
 
     def opened(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
         """The paths that a line may open, whether they are written, and by which command; None for a redirection."""
@@ -180,15 +178,13 @@ class Places:
     def is_outside(self, path: Path) -> bool:
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
 
-    def is_temporary(self, path: Path) -> bool:
-        """It is below a folder for temporary files, not among keys or start files."""
+    def is_elsewhere(self, path: Path) -> bool:
+        """It is neither in the workspace nor in a folder for temporary files, or among keys or start files."""
+        if not self.is_outside(path):
+            return False
         roots = {Path(folder).resolve() for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp")}  # noqa: S108
         is_own = path.is_relative_to(self.home) or self.workspace.protection(path)
-        return any(root in path.parents for root in roots) and not is_own
-
-    def is_elsewhere(self, path: Path) -> bool:
-        """It is neither in the workspace nor temporary."""
-        return self.is_outside(path) and not self.is_temporary(path)
+        return bool(is_own) or not any(root in path.parents for root in roots)
 
     def holds_keys(self, path: Path) -> bool:
         """It holds keys, or ouro's own settings and sessions."""
