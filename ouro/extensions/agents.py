@@ -28,7 +28,10 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
 
     A file with the name of a built-in kind replaces it if it is the user's own; a project cannot.
     """
-    own = {path.stem: _load_built_in(path) for path in sorted(BUILT_IN.glob("*.md"))}
+    own: dict[str, ExtensionFile] = {}
+    for path in sorted(BUILT_IN.glob("*.md")):
+        meta, body = split_front_matter(path.read_text(encoding="utf-8"))
+        own[path.stem] = ExtensionFile(path.stem, path, meta, body.strip(), "built in")
     found: dict[str, AgentSpec] = {}
     problems: list[str] = []
     for file in (*own.values(), *files):
@@ -42,11 +45,6 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
         else:
             problems += [f"{tilde(file.path)}: {what}" for what in ignored]
     return tuple(found.values()), tuple(problems)
-
-
-def _load_built_in(path: Path) -> ExtensionFile:
-    meta, body = split_front_matter(path.read_text(encoding="utf-8"))
-    return ExtensionFile(path.stem, path, meta, body.strip(), "built in")
 
 
 def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,12 +50,10 @@ class Checks:
     def add(self, check: Check, everywhere: bool) -> Check:
         """Save a check; returns it with its number. Raises ConfigError, OSError."""
         at, project = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "" if everywhere else self._project
-
-        def added(checks: Sequence[Check]) -> list[Check]:
+        with self._changed() as checks:
             number = max((known.number for known in checks), default=0) + 1
-            return [*checks, replace(check, number=number, project=project, added_at=at)]
-
-        return self._change(added)[-1]
+            checks.append(replace(check, number=number, project=project, added_at=at))
+        return checks[-1]
 
     def remove(self, number: int) -> None:
         """Remove a check. Raises UsageError if there is none of that number here; ConfigError, OSError."""
@@ -62,22 +61,22 @@ class Checks:
         if number not in known:
             listed = ", ".join(map(str, known)) or "none"
             raise UsageError(f"There is no check {number} here. There are: {listed}.")
-        self._change(lambda checks: [check for check in checks if check.number != number])
+        with self._changed() as checks:
+            checks[:] = [check for check in checks if check.number != number]
 
     def count(self, number: int) -> None:
         """Record that a check has refused something. Raises ConfigError, OSError."""
-        self._change(
-            lambda checks: [
-                replace(check, fired=check.fired + 1) if check.number == number else check for check in checks
-            ]
-        )
+        with self._changed() as checks:
+            checks[:] = [replace(check, fired=check.fired + (check.number == number)) for check in checks]
 
-    def _change(self, change: Callable[[Sequence[Check]], list[Check]]) -> list[Check]:
+    @contextmanager
+    def _changed(self) -> Iterator[list[Check]]:
+        """All checks, to be changed in the `with` block, which saves them at its end."""
         ensure_private_dir(self.path.parent)
         with lock_file(self.path.with_suffix(".lock")):
-            checks = change(self._read())
+            checks = self._read()
+            yield checks
             write_private(self.path, msgspec.json.format(msgspec.json.encode(checks), indent=2))
-        return checks
 
     def _read(self) -> list[Check]:
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -173,7 +173,11 @@ def command_of(file: ExtensionFile) -> CustomCommand:
 def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
     """The prompt in a file, with the arguments in their places, or at the end where it has none."""
     is_own = file.source == "user"
-    rules = [own_rule(word) for word in _tools(file.meta)] if is_own else []
+    tools = file.meta.get("allowed-tools", "")
+    # Skills separate them by blanks: `Read Bash(git diff:*)`.
+    spaced = isinstance(tools, str) and "," not in tools
+    words = re.findall(r"[\w.*-]+(?:\([^()]*\))?", tools) if spaced else words_in(tools)
+    rules = [own_rule(word) for word in words] if is_own else []
     model = str(file.meta.get("model", ""))
     return CommandPrompt(
         tuple(_pieces(file.body, arguments, " ".join(words_in(file.meta.get("arguments", ""))).split())),
@@ -189,13 +193,6 @@ def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
 def agent_of(file: ExtensionFile) -> str:
     """The kind of subagent that carries a command or skill out; empty: the agent of the session."""
     return str(file.meta.get("agent") or "general") if file.meta.get("context") == "fork" else ""
-
-
-def _tools(meta: Mapping[str, Any]) -> list[str]:
-    found = meta.get("allowed-tools", "")
-    # Skills separate them by blanks: `Read Bash(git diff:*)`.
-    spaced = isinstance(found, str) and "," not in found
-    return re.findall(r"[\w.*-]+(?:\([^()]*\))?", found) if spaced else words_in(found)
 
 
 def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Insert]:
@@ -215,6 +212,9 @@ def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Inser
     values |= {f"ARGUMENTS[{at}]": word for at, word in enumerate(placed)}
     is_used = False
 
+    def filled(text: str) -> str:
+        return _ARGUMENT.sub(value, text)
+
     def value(match: re.Match[str]) -> str:
         nonlocal is_used
         name = match[1]
@@ -222,9 +222,6 @@ def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Inser
             return str(match[0])  # a variable of a shell line
         is_used = True
         return values.get(name, "")
-
-    def filled(text: str) -> str:
-        return _ARGUMENT.sub(value, text)
 
     at = 0
     for match in _INSERT.finditer(body):

@@ -82,24 +82,18 @@ def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> I
             problems.append(f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used.")
         return files
 
-    for folder in user_folders(kind):
+    names = EXTENSION_FOLDERS[kind]  # `~/.ouro/commands`, `~/.claude/commands`, …
+    for name in names:
+        folder = get_home() / name.removeprefix(".ouro/") if name.startswith(".ouro/") else Path.home() / name
         yield from ((path, folder, "user") for path in with_limit(folder, files_below(folder, kind)))
     for plugin in map(Path.resolve, plugin_folders(problems).values()):
         inside = (path for path in files_below(plugin / kind, kind) if path.resolve().is_relative_to(plugin))
         yield from ((path, plugin / kind, "plugin") for path in inside)
     if trusted:
         files = extension_files(root, kind)
-        for folder in (root.resolve() / name for name in EXTENSION_FOLDERS[kind]):
+        for folder in (root.resolve() / name for name in names):
             here = [path for path in files if path.is_relative_to(folder)]
             yield from ((path, folder, "project") for path in with_limit(folder, here))
-
-
-def user_folders(kind: FileKind) -> list[Path]:
-    """The folders of the user for a kind: `~/.ouro/commands`, `~/.claude/commands`, …"""
-    names = EXTENSION_FOLDERS[kind]
-    return [
-        get_home() / name.removeprefix(".ouro/") if name.startswith(".ouro/") else Path.home() / name for name in names
-    ]
 
 
 def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: list[str]) -> ExtensionFile:
@@ -117,8 +111,14 @@ def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: li
     meta, body = split_front_matter(clean(text))
     if kind != "commands" and not meta.get("description"):
         raise ValueError(f"it has no description. {_FORMAT}")
-    name, plugin = _name(kind, path, folder, meta), folder.parent if source == "plugin" else None
-    if plugin:
+    if kind == "commands":
+        name = ":".join(path.relative_to(folder).with_suffix("").parts)
+    else:
+        named, name = meta.get("name", ""), path.parent.name if kind == "skills" else path.stem
+        name = named if isinstance(named, str) and _NAME.fullmatch(named) else name
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"`{name}` is not a name: use letters, digits, `-` and `_`.")
+    if plugin := folder.parent if source == "plugin" else None:
         name, body = f"{plugin.name}:{name}", body.replace("${CLAUDE_PLUGIN_ROOT}", str(plugin))
     if kind == "skills":
         body = body.replace("${CLAUDE_SKILL_DIR}", str(path.parent))
@@ -129,15 +129,3 @@ def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: li
     if kind == "agents":
         found = [replace(hook, agent=name, event=_OF_AGENTS.get(hook.event, hook.event)) for hook in found]
     return ExtensionFile(name, path, meta, body.strip(), source, tuple(found))
-
-
-def _name(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:
-    if kind == "commands":
-        name = ":".join(path.relative_to(folder).with_suffix("").parts)
-    else:
-        named = meta.get("name", "")
-        own = path.parent.name if kind == "skills" else path.stem
-        name = named if isinstance(named, str) and _NAME.fullmatch(named) else own
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"`{name}` is not a name: use letters, digits, `-` and `_`.")
-    return name

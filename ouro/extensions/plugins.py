@@ -140,11 +140,12 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
         local = Path(source).expanduser()
         if local.is_dir() and not ref:
             source = str(local.resolve())
-            _copy(local, whole)
+            try:
+                shutil.copytree(local, whole, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+            except (OSError, shutil.Error) as error:
+                raise UsageError(f"{local} cannot be copied: {error}") from error
         else:
-            source = _address(source)
-            whole.mkdir()
-            commit = _fetch(source, ref, whole)
+            source, commit = _fetch(source, ref, whole)
         folder = (whole / path).resolve()
         if not folder.is_relative_to(whole.resolve()) or not folder.is_dir():
             raise UsageError(f"There is no folder `{path}` in {source}.")
@@ -222,29 +223,21 @@ def changed_files(before: Path, after: Path) -> list[str]:
     return lines + [f"changed {name}" for name in both if old[name].read_bytes() != new[name].read_bytes()]
 
 
-def _address(source: str) -> str:
-    if _URL.fullmatch(source):
-        return source
+def _fetch(source: str, ref: str, folder: Path) -> tuple[str, str]:
+    """Fetch a repository into a new folder; returns its address and the commit."""
     if _SHORT.fullmatch(source):
-        return f"https://github.com/{source}"
-    raise UsageError(f"`{source}` is neither a folder nor a git address.", "Write https://…, git@…, or owner/name.")
-
-
-def _fetch(source: str, ref: str, folder: Path) -> str:
+        source = f"https://github.com/{source}"
+    elif not _URL.fullmatch(source):
+        hint = "Write https://…, git@…, or owner/name."
+        raise UsageError(f"`{source}` is neither a folder nor a git address.", hint)
+    folder.mkdir()
     try:
-        return fetch_tree(source, ref or "HEAD", folder, _FETCH_TIMEOUT)
+        return source, fetch_tree(source, ref or "HEAD", folder, _FETCH_TIMEOUT)
     except GitError as error:
         what = f"commit {ref[:12]}" if _COMMIT.fullmatch(ref) else f"`{ref}`" if ref else "its newest commit"
         reason = one_line(clean(str(error)), 300)
         hint = "Add the plugin again without --ref for its newest commit." if ref else "Look at the address."
         raise UsageError(f"{source}: {what} cannot be fetched: {reason}", hint) from error
-
-
-def _copy(source: Path, target: Path) -> None:
-    try:
-        shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-    except (OSError, shutil.Error) as error:
-        raise UsageError(f"{source} cannot be copied: {error}") from error
 
 
 def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -113,7 +113,7 @@ class Skills:
         """
         skill = self.offered(name)
         if file and file != "SKILL.md":
-            return self._file_beside(skill, file)
+            return self._read_beside(skill, file)
         files = [str(path.relative_to(skill.folder)) for path in self._other_files(skill) if path.name != "SKILL.md"]
         more = f", and {len(files) - MAX_LISTED} more" if len(files) > MAX_LISTED else ""
         beside = f"\n\nFiles beside it, for `file`: {', '.join(files[:MAX_LISTED])}{more}." if files else ""
@@ -146,7 +146,7 @@ class Skills:
         inside = (path for path in files_below(skill.folder, "skills") if path.resolve().is_relative_to(folder))
         return [path for path in inside if not is_project or self._trusts(path)]
 
-    def _file_beside(self, skill: Skill, name: str) -> str:
+    def _read_beside(self, skill: Skill, name: str) -> str:
         path = skill.folder / name
         if path not in self._other_files(skill):
             raise ToolError(f"There is no file `{name}` beside the skill {skill.name}, or the user does not trust it.")

@@ -28,13 +28,13 @@ def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
     hidden: list[str] = []
     for path in files:
         name = str(path.relative_to(root.resolve()))
-        kind = _kind(name)
-        groups[kind].append(_shown(name, kind))
+        kind, shown = _kind_and_name(name)
+        groups[kind].append(shown)
         text = read_start(path, _MAX_READ).removeprefix("\ufeff").replace("\r\n", "\n")
         if clean(text) != text:
             hidden.append(name)
         if kind == "settings" or (kind in EXTENSION_FOLDERS and name.endswith(".md")):
-            programs += (f"{_shown(name, kind)} runs or reaches {line}" for line in programs_in(text, name))
+            programs += [f"{shown} runs or reaches {line}" for line in programs_in(text, name)]
     lines = [_line(kind, dict.fromkeys(names)) for kind, names in groups.items()]
     if hidden:
         lines.append(_line("with invisible characters, which are left out", hidden))
@@ -72,20 +72,16 @@ def _programs(value: Any, place: str) -> Iterator[str]:
         yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
 
 
-def _kind(name: str) -> str:
-    kinds = (kind for kind, folders in EXTENSION_FOLDERS.items() if name.startswith(tuple(f"{at}/" for at in folders)))
-    own = name in {str(CONFIG_FILE), str(MCP_FILE)} or name.endswith(".json")
-    return next(kinds, "settings" if own else "instructions")
-
-
-def _shown(name: str, kind: str) -> str:
-    if kind not in EXTENSION_FOLDERS:
-        return escaped(name)
-    below = next(name.removeprefix(f"{at}/") for at in EXTENSION_FOLDERS[kind] if name.startswith(f"{at}/"))  # type: ignore[index]
-    if kind == "skills":
-        return escaped(below.rpartition("/")[0].partition("/")[0] or below)
-    word = below.removesuffix(".md").replace("/", ":")
-    return escaped(f"/{word}" if kind == "commands" else word)
+def _kind_and_name(path: str) -> tuple[str, str]:
+    """What a file is, and how it is shown: `/review` for a command."""
+    for kind, folder in ((kind, folder) for kind, folders in EXTENSION_FOLDERS.items() for folder in folders):
+        below = path.removeprefix(f"{folder}/")
+        if below != path:
+            word = below.removesuffix(".md").replace("/", ":")
+            skill = below.rpartition("/")[0].partition("/")[0] or below
+            return kind, escaped({"skills": skill, "commands": f"/{word}"}.get(kind, word))
+    own = path in {str(CONFIG_FILE), str(MCP_FILE)} or path.endswith(".json")
+    return "settings" if own else "instructions", escaped(path)
 
 
 def _line(kind: str, names: Iterable[str]) -> str:
