@@ -8,7 +8,7 @@ import json
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -84,8 +84,23 @@ class Connection:
 
     async def run(self) -> None:
         """Connect, and emit events until the server ends or this is cancelled. Raises why it ended."""
+        asks = self._request["asks"]
         try:
-            async with self._connect() as client:
+            async with (
+                asyncio.timeout(self._request["timeout"]) as limit,
+                Client(
+                    self._transport(),
+                    client_info=types.Implementation(name="ouro", version=__version__),
+                    list_roots_callback=self._on_roots,
+                    message_handler=self._on_message,
+                    logging_callback=self._on_log,
+                    log_level="info",
+                    elicitation_callback=self._on_elicit if asks else None,
+                    sampling_callback=self._on_sample if asks else None,
+                    cache=None,
+                ) as client,
+            ):
+                limit.reschedule(None)
                 self._client = client
                 await self._serve(client)
         except Exception:
@@ -197,52 +212,29 @@ class Connection:
             await _cancel(listening)
 
     @asynccontextmanager
-    async def _connect(self) -> AsyncIterator[Client]:
+    async def _transport(self) -> AsyncIterator[tuple[_ValidLists, Any]]:
+        """The two streams of the server, without invalid items of its lists."""
         request = self._request
-        asks = request["asks"]
-        async with asyncio.timeout(request["timeout"]) as limit:
-            async with (
-                self._transport() as transport,
-                Client(
-                    self._with_valid_lists(transport),
-                    client_info=types.Implementation(name="ouro", version=__version__),
-                    list_roots_callback=self._on_roots,
-                    message_handler=self._on_message,
-                    logging_callback=self._on_log,
-                    log_level="info",
-                    elicitation_callback=self._on_elicit if asks else None,
-                    sampling_callback=self._on_sample if asks else None,
-                    cache=None,
-                ) as client,
-            ):
-                limit.reschedule(None)
-                yield client
-
-    @asynccontextmanager
-    async def _transport(self) -> AsyncIterator[Any]:
-        request = self._request
-        if command := request["command"]:
-            yield stdio_transport(command, request["environment"], request["cwd"], self._emit, self._end)
-            return
-        provider = await login_provider(request, self._emit, self._on_refused)
-        if request["transport"] == "sse":
-            yield sse_client(
-                request["url"],
-                request["headers"],
-                auth=provider,
-                timeout=http_timeout(request["timeout"]).connect or 30.0,
-                httpx_client_factory=partial(http_client, on_refused=self._on_refused, log=self._log),
-            )
-            return
-        timeout = http_timeout(request["timeout"])
-        async with http_client(
-            request["headers"], timeout, provider, on_refused=self._on_refused, log=self._log
-        ) as client:
-            yield streamable_http_client(request["url"], http_client=client)
-
-    @asynccontextmanager
-    async def _with_valid_lists(self, transport: Any) -> AsyncIterator[tuple[_ValidLists, Any]]:
-        async with transport as (incoming, outgoing):
+        async with AsyncExitStack() as stack:
+            transport: AbstractAsyncContextManager[Any]
+            if command := request["command"]:
+                transport = stdio_transport(command, request["environment"], request["cwd"], self._emit, self._end)
+            else:
+                provider = await login_provider(request, self._emit, self._on_refused)
+                timeout = http_timeout(request["timeout"])
+                make_client = partial(http_client, on_refused=self._on_refused, log=self._log)
+                if request["transport"] == "sse":
+                    transport = sse_client(
+                        request["url"],
+                        request["headers"],
+                        auth=provider,
+                        timeout=timeout.connect or 30.0,
+                        httpx_client_factory=make_client,
+                    )
+                else:
+                    client = await stack.enter_async_context(make_client(request["headers"], timeout, provider))
+                    transport = streamable_http_client(request["url"], http_client=client)
+            incoming, outgoing = await stack.enter_async_context(transport)
             yield _ValidLists(incoming, self._drop_invalid), outgoing
 
     def _drop_invalid(self, result: Line) -> None:
@@ -267,7 +259,7 @@ class Connection:
         return True
 
     async def _listen(self, client: Client) -> None:
-        """Subscribe to changed lists of servers of the 2026 protocol; older servers notify unasked."""
+        """Subscribe to changed lists of servers of the 2026 protocol; older servers notify without it."""
         for _ in range(3):
             try:
                 async with client.listen(
