@@ -38,6 +38,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     models: ModelSource
     session_catalog: SessionCatalog
     lookup: memory_index.Lookup | None
+    """None: no scope is in use."""
     channel: SessionChannel
     finds_secret: Callable[[str], str]
 
@@ -70,10 +71,9 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _recall(self) -> long_term.TurnRecall | None:
-        if self.lookup is None or not self._opened:
+        if self.lookup is None:
             return None
-        settings = self._settings
-        recall_log = long_term.RecallLog(get_recall_log_path())
+        settings, recall_log = self._settings, long_term.RecallLog(get_recall_log_path())
         finder = long_term.NoteFinder(self.lookup, self._opened, self._root, self._mark, settings, recall_log)
         repo, commands = next((scope for scope in self._opened if scope.scope == "repo"), None), None
         if repo is not None and settings.commands and not self.memory.read_only:
@@ -93,7 +93,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
     def _capture(self, manager: long_term.LongTermMemoryManager) -> long_term.CaptureObserver | None:
         memory, settings = self.memory, self._settings
-        if self.lookup is None or not self._opened or not settings.capture:
+        if self.lookup is None or not settings.capture:
             return None
         return long_term.CaptureObserver(
             memory,
@@ -140,10 +140,9 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         def summaries() -> long_term.Summaries:
             return long_term.Summaries(memory, self.session_catalog, asks("compact", "summary"), self._mark)
 
-        has_memory = manager is not None and self.lookup is not None and bool(self._opened)
         return long_term.MemoryMaintenance(
             make_summaries=summaries if self.ground.settings.sessions.summaries else None,
-            make=partial(self._note_workers, manager, asks) if manager is not None and has_memory else None,
+            make=partial(self._note_workers, manager, asks) if manager and self.lookup else None,
             lock=get_history_dir() / "digest.lock",
             price=self._classifier_price,
             usage=lambda: memory.usage,

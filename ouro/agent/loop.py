@@ -13,14 +13,7 @@ from ouro.agent.compactor import TOO_LONG, Compactor
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolBatch
 from ouro.display import Question
-from ouro.errors import (
-    AuthenticationFailed,
-    ContextTooLong,
-    LimitReached,
-    ModelError,
-    PromptRefused,
-    SaveFailed,
-)
+from ouro.errors import AuthenticationFailed, ContextTooLong, LimitReached, ModelError, PromptRefused, SaveFailed
 from ouro.events import (
     Emit,
     Notice,

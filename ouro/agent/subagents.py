@@ -297,7 +297,10 @@ class Subagents:
         if any(child.id == args.resume for child in self._running()):
             raise ToolError(f"{args.resume} is still at work.")
         emit = self._services.channel.emit if args.background else ctx.emit
-        child = _Child(args.resume or await self._free_id(name), spec, args, ctx, emit)
+        taken = [*self._children, *(info.title.partition(": ")[0] for info in await self.saved())]
+        numbers = [taken_id.rpartition("-")[2] for taken_id in taken if taken_id.rpartition("-")[0] == name]
+        free = max((int(number) for number in numbers if number.isdecimal()), default=0) + 1
+        child = _Child(args.resume or f"{name}-{free}", spec, args, ctx, emit)
         cwd = self._services.cwd
         if args.worktree or spec.worktree:
             branch = f"ouro/{self._services.memory.session_id[:8]}/{child.id}"
@@ -316,11 +319,6 @@ class Subagents:
         self._children.pop(child.id, None)
         self._children[child.id] = child
         return child
-
-    async def _free_id(self, name: str) -> str:
-        taken = [*self._children, *(info.title.partition(": ")[0] for info in await self.saved())]
-        numbers = [taken_id.rpartition("-")[2] for taken_id in taken if taken_id.rpartition("-")[0] == name]
-        return f"{name}-{max((int(number) for number in numbers if number.isdecimal()), default=0) + 1}"
 
     async def _work(self, child: _Child) -> None:
         """Run the agent; whatever happens, `child` has the outcome, and nothing of it is left open."""
@@ -344,8 +342,17 @@ class Subagents:
             child.show(*ended)
 
     async def _make(self, child: _Child, transcript: MemoryManager) -> ChildAgent:
+        settings = self._settings
+        most = child.spec.max_turns or settings.max_turns
+
         async def before_call(calls_made: int) -> str:
-            self._check_limits(child, calls_made)
+            if calls_made >= most:
+                calls = plural(calls_made, "model call")
+                raise LimitReached(f"Stopped after {calls}.", "That is its limit (max_turns).")
+            cost = child.usage.cost or 0.0
+            if settings.max_cost is not None and cost >= settings.max_cost:
+                spent = f"{dollars(cost)} of {dollars(settings.max_cost)}"
+                raise LimitReached(f"Stopped: it has cost {spent}.", "That is its limit (subagents.max_cost).")
             return await self._services.check_budget(calls_made)
 
         async def ask_user(question: PermissionAsked | QuestionAsked, _emit: Emit) -> UserAnswer:
@@ -388,16 +395,6 @@ class Subagents:
         except TimeoutError:
             return TurnFinished("limit", f"Stopped after {seconds} s (subagents.max_seconds).")
 
-    def _check_limits(self, child: _Child, calls_made: int) -> None:
-        settings = self._settings
-        most = child.spec.max_turns or settings.max_turns
-        if calls_made >= most:
-            raise LimitReached(f"Stopped after {plural(calls_made, 'model call')}.", "That is its limit (max_turns).")
-        cost = child.usage.cost or 0.0
-        if settings.max_cost is not None and cost >= settings.max_cost:
-            spent = f"{dollars(cost)} of {dollars(settings.max_cost)}"
-            raise LimitReached(f"Stopped: it has cost {spent}.", "That is its limit (subagents.max_cost).")
-
     async def _ask(self, child: _Child, question: PermissionAsked | QuestionAsked) -> UserAnswer:
         """Ask the user for a subagent; its time limit stops meanwhile."""
         question = replace(
@@ -427,7 +424,6 @@ class Subagents:
 
     async def _clean_up(self, child: _Child, made: ChildAgent | None) -> str:
         """End what it started, keep its changes, release its transcript; returns what went wrong."""
-        problem = ""
         try:
             if made is not None:
                 await made.close()
@@ -437,8 +433,8 @@ class Subagents:
             if child.transcript is not None:
                 await child.transcript.close()
         except (OuroError, OSError) as error:
-            problem = str(error)
-        return problem
+            return str(error)
+        return ""
 
     def _on_background_end(self, child: _Child) -> None:
         if child.activity and child.state == "stopped":

@@ -6,17 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from ouro.llm.model import (
-    CallChunk,
-    Chunk,
-    Effort,
-    Endpoint,
-    ModelSpec,
-    Reason,
-    ThinkingChunk,
-    ToolSpec,
-    UsageChunk,
-)
+from ouro.llm.model import CallChunk, Chunk, Effort, Endpoint, ModelSpec, Reason, ThinkingChunk, ToolSpec, UsageChunk
 from ouro.llm.portable import (
     arguments_of,
     base64_of,

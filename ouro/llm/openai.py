@@ -69,10 +69,7 @@ class OpenAIFormat:
         yield sent
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
-        function = {
-            "name": portable_name(call.name),
-            "arguments": json.dumps(arguments_of(call), ensure_ascii=False),
-        }
+        function = {"name": portable_name(call.name), "arguments": json.dumps(arguments_of(call), ensure_ascii=False)}
         sent: dict[str, Any] = {"id": self._id(call.id), "type": "function", "function": function}
         _, seal, signature = call.id.partition(SEAL)
         if seal and self._longest_id:

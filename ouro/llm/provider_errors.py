@@ -12,14 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from ouro.errors import (
-    AuthenticationFailed,
-    ContextTooLong,
-    ModelError,
-    ModelUnavailable,
-    RateLimited,
-    RequestRefused,
-)
+from ouro.errors import AuthenticationFailed, ContextTooLong, ModelError, ModelUnavailable, RateLimited, RequestRefused
 from ouro.llm.model import Endpoint
 from ouro.utils.late_pattern import late_pattern
 

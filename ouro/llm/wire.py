@@ -319,8 +319,8 @@ class EventDecoder:
 
     def __init__(self) -> None:
         self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
-        self._rest: list[str] = []
-        self._rest_size = 0
+        self._rest = io.StringIO()
+        """The begin of a line."""
         self._event = ""
         self._data: list[str] = []
 
@@ -331,11 +331,10 @@ class EventDecoder:
         except UnicodeDecodeError as error:
             raise StreamCut("The answer broke off: the server sent bytes that are not text.") from error
         if lines:
-            lines[0] = "".join([*self._rest, lines[0]])
-            self._rest, self._rest_size = [], 0
-        self._rest.append(rest)
-        self._rest_size += len(rest)
-        if self._rest_size > MAX_LINE:
+            lines[0] = self._rest.getvalue() + lines[0]
+            self._rest = io.StringIO()
+        self._rest.write(rest)
+        if self._rest.tell() > MAX_LINE:
             raise StreamCut("The answer broke off: the server sent a line without an end.")
         for line in lines:
             name, _, value = line.partition(":")
