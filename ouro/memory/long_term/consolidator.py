@@ -8,7 +8,7 @@ that say the same, one is removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
 
 import msgspec
@@ -20,11 +20,12 @@ from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line
 from ouro.memory.long_term.prompt_block import mark_of, quoted
 from ouro.memory.long_term.supersession import NEGATIVE, find_on_subject, subject_words
-from ouro.memory.side_calls import AskModel
 from ouro.memory.tokens import estimate
 from ouro.messages import assistant, system, user
 from ouro.utils.json_types import decode_answer, schema_of
 
+Ask = Callable[..., Awaitable[str]]
+"""As `side_calls.AskModel`, which is in a layer above."""
 WANTED_SAVING = 0.4
 _SHARE = round(WANTED_SAVING * 100)
 MIN_SAVING = 0.15
@@ -75,7 +76,7 @@ class LongTermMemoryConsolidator:
     """
 
     def __init__(
-        self, ask: AskModel, finds_secret: Callable[[str], str], is_small: Callable[[], bool] = lambda: False
+        self, ask: Ask, finds_secret: Callable[[str], str], is_small: Callable[[], bool] = lambda: False
     ) -> None:
         self._ask = ask
         self._finds_secret = finds_secret
@@ -156,7 +157,7 @@ class _SameAnswer(msgspec.Struct):
     same: bool
 
 
-async def says_all(ask: AskModel, text: str, other: str) -> bool:
+async def says_all(ask: Ask, text: str, other: str) -> bool:
     """Whether `text` says everything that `other` says.
 
     The model is asked only where `text` has its names, numbers and words, not two of them swapped, and is negative
@@ -174,7 +175,7 @@ async def says_all(ask: AskModel, text: str, other: str) -> bool:
     return found is not None and found.same
 
 
-async def without_repeated(ask: AskModel, text: str) -> str:
+async def without_repeated(ask: Ask, text: str) -> str:
     """A core file without the lines of which another line says everything; of two equal ones the later stays."""
     lines = text.splitlines()
     left: dict[int, str] = {}
@@ -194,7 +195,7 @@ async def without_repeated(ask: AskModel, text: str) -> str:
     return "".join(f"{line}\n" for line, before in zip(lines, text.splitlines(), strict=True) if line or not before)
 
 
-async def find_covered(ask: AskModel, notes: Sequence[Note]) -> tuple[Note, list[Note]]:
+async def find_covered(ask: Ask, notes: Sequence[Note]) -> tuple[Note, list[Note]]:
     """The note with the most words, and those of all, in their order, of which it says everything."""
     best = max(notes, key=lambda note: len(word_starts(note.text)))
     return best, [note for note in notes if note is best or await says_all(ask, best.text, note.text)]
