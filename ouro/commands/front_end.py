@@ -65,14 +65,12 @@ class FrontEnd(Protocol):
     def say(self, text: str, level: Level = "info") -> None:
         """Show one line."""
 
-    async def choose(
-        self,
-        title: str,
-        choices: Sequence[Choice],
-        current: str = "",
-        preview: Callable[[str], None] = lambda _value: None,
-    ) -> str | None:
-        """Let the user pick one; None if they cancel. A screen calls `preview` with each value that is marked."""
+    async def choose_theme(self) -> str | None:
+        """Let the user pick one of `themes`, each used while it is marked; None if they cancel."""
+        return None
+
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        """Let the user pick one; None if they cancel."""
 
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None

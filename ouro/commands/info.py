@@ -11,7 +11,6 @@ from ouro import __version__
 from ouro.commands.builtin import COMMANDS, actions_of, custom_commands, find_command
 from ouro.commands.front_end import FrontEnd, KeySections
 from ouro.commands.render import block, code, escape, facts
-from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.utils.runtime import get_home, get_log_path
 
@@ -87,15 +86,10 @@ async def status(front_end: FrontEnd) -> None:
 async def theme(front_end: FrontEnd, argument: str) -> None:
     if not front_end.themes:
         raise UsageError("Here the colours are those of your terminal.")
-    choices = [Choice(name, name) for name in front_end.themes]
     before = front_end.theme
-
-    def show(name: str) -> None:
-        front_end.set_theme(name, save=False)
-
-    chosen = argument or await front_end.choose("Which colours?", choices, before, show)
+    chosen = argument or await front_end.choose_theme()
     if not chosen:
-        show(before)
+        front_end.set_theme(before, save=False)
         return
     if chosen not in front_end.themes:
         raise UsageError(f"There is no theme `{chosen}`. There are: {', '.join(front_end.themes)}.")

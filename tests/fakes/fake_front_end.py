@@ -5,6 +5,7 @@ from __future__ import annotations
 from fakes.fake_session import FakeSession
 from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import last_message
+from ouro.display import Choice
 
 
 class FakeFrontEnd:
@@ -38,7 +39,10 @@ class FakeFrontEnd:
     def say(self, text, level="info"):
         self.said.append((level, text))
 
-    async def choose(self, title, choices, current="", preview=lambda _value: None):
+    async def choose_theme(self):
+        return await self.choose("Which colours?", [Choice(name, name) for name in self.themes], self.theme)
+
+    async def choose(self, title, choices, current=""):
         self.asked.append((title, tuple(choices), current))
         return self.picks.pop(0) if self.picks else None
 

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import itertools
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -57,13 +57,7 @@ class EditorFrontEnd(FrontEnd):
     def say(self, text: str, level: Level = "info") -> None:  # noqa: ARG002 (the text says it)
         self._editor.send([notice(text)])
 
-    async def choose(
-        self,
-        title: str,
-        choices: Sequence[Choice],
-        current: str = "",
-        preview: Callable[[str], None] = lambda _value: None,  # noqa: ARG002 (an editor marks nothing)
-    ) -> str | None:
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         if len(choices) > MAX_CHOICES:
             names = "\n".join(f"- `{choice.value}` {choice.detail}".rstrip() for choice in choices)
             self.show(f"{clean(title)} Name one behind the command:\n\n{clean(names)}")

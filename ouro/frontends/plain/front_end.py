@@ -310,13 +310,7 @@ class ReplFrontEnd(FrontEnd):
     def say(self, text: str, level: Level = "info") -> None:
         self._printer.say(text, level)
 
-    async def choose(
-        self,
-        title: str,
-        choices: Sequence[Choice],
-        current: str = "",
-        preview: Callable[[str], None] = lambda _value: None,  # noqa: ARG002 (a line marks nothing)
-    ) -> str | None:
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         values = [choice.value for choice in choices]
         self._printer.choices(title, [choice_line(choice, current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from textual.app import App
 
+from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Notice
 from ouro.frontends.session_lines import card_line, now
@@ -27,7 +29,6 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.commands.front_end import KeySections, RewindChoice
-    from ouro.display import Choice
     from ouro.frontends.tui.screens.memory_pages import Tab
     from ouro.messages import Image
     from ouro.session import Resumed, RewindScope, Session, SessionCatalog
@@ -86,6 +87,11 @@ class ScreenFrontEnd:
         if save and self._save_theme is not None:
             self._save_theme(name)
 
+    async def choose_theme(self) -> str | None:
+        choices = [Choice(name, name) for name in self.themes]
+        show = partial(self.set_theme, save=False)
+        return await self.result_of(Picker("Which colours?", choices, self.theme, preview=show))
+
     def show(self, markdown: str) -> None:
         answer = AnswerBlock(markdown)
         self._conversation.transcript.add(answer, start=self._show_typed() or answer)
@@ -102,14 +108,8 @@ class ScreenFrontEnd:
         self._conversation.transcript.add(block)
         return block
 
-    async def choose(
-        self,
-        title: str,
-        choices: Sequence[Choice],
-        current: str = "",
-        preview: Callable[[str], None] = lambda _value: None,
-    ) -> str | None:
-        return await self.result_of(Picker(title, choices, current, preview=preview))
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        return await self.result_of(Picker(title, choices, current))
 
     async def edit(self, text: str) -> str:
         return await external.edit(self._app, text)
