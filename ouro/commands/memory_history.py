@@ -23,6 +23,7 @@ from ouro.commands.render import (
 from ouro.display import Choice
 from ouro.errors import SessionNotFound, UsageError
 from ouro.memory import long_term
+from ouro.session import OpenRequest
 from ouro.utils.text import local_time, one_line, plural
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ async def evidence(context: ActionContext, what: str) -> Answer | None:
 
 
 async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
-    catalog = await context.catalog()
+    catalog = context.catalog
     session_id = context.session.id if context.session and not session else (await catalog.find(session or "latest")).id
     try:
         found = await catalog.turn(session_id, turn)
@@ -176,7 +177,7 @@ async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
     source = commit.source
     if not source.session or not source.turn:
         raise UsageError("No turn taught it: it was written outside of a session.")
-    catalog = await context.catalog()
+    catalog = context.catalog
     found = await catalog.turn(source.session, source.turn, source.message)
     at, title = local_time(found.at), found.title or found.session_id[:8]
     view: list[ViewItem] = [line(f"Turn {found.turn} (message {found.number}) of ", CodeSpan(title), f", {at}")]
@@ -195,7 +196,10 @@ async def _offer_to_open(context: ActionContext, found: TurnEvidence, answer: An
     label = "Go to it in this session" if is_here else "Open that session, read-only"
     choices = [Choice("no", "Stay here"), Choice("open", label)]
     if await context.choose(f"Turn {found.turn} of {found.title or found.session_id[:8]}", choices) == "open":
-        await context.open_turn(found.session_id, found.number)
+        if is_here:
+            await context.front_end.go_to(found.number)
+        else:
+            await context.front_end.open(OpenRequest(found.session_id, read_only=True, message=found.number))
     return None
 
 

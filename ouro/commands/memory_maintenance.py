@@ -173,8 +173,8 @@ async def _show_lines(
     context: ActionContext, maintenance: MemoryMaintenance, plan: str, lines: AsyncGenerator[str, None]
 ) -> None:
     """Do the work and show its lines: as a turn, if there is a session."""
-    if context.session:
-        await context.run(maintenance.as_turn(lines))
+    if context.session is not None:
+        await context.front_end.run(maintenance.as_turn(lines))
         return
     if plan:
         context.say(plan)

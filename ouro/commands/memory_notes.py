@@ -96,7 +96,7 @@ async def search(context: ActionContext, words: Sequence[str], limit: int, **fla
         help_with = ["memory search optimistic locking since:2026-01-01"]
         raise UsageError("Name the words to search for.", commands=help_with)
     filters |= {name: value for name, value in flags.items() if value}
-    sessions = await (await context.catalog()).sessions() if filters.get("session") else []
+    sessions = await context.catalog.sessions() if filters.get("session") else []
     async with context.search() as (index, find):
         wanted = await asyncio.to_thread(long_term.filter_of, filters, sessions, context.cwd, index)
         hits = await find(text, limit, wanted)

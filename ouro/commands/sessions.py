@@ -37,7 +37,7 @@ _MAX_IMPORTED = 20
 
 
 async def list_sessions(context: ShellContext, words: Sequence[str], every: bool) -> Answer:
-    catalog = await context.catalog()
+    catalog = context.catalog
     everywhere = await catalog.sessions()
     found = everywhere if every else [info for info in everywhere if catalog.is_here(info.project)]
     if words:
@@ -56,9 +56,8 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
 
 
 async def show(context: ShellContext, session: str) -> Answer:
-    catalog = await context.catalog()
-    info = await context.store.get_session_stats((await catalog.find(session)).id)
-    excerpt = await catalog.preview(info)
+    info = await context.store.get_session_stats((await context.catalog.find(session)).id)
+    excerpt = await context.catalog.preview(info)
     rows = [
         ("title", info.title),
         ("id", info.id),
@@ -92,8 +91,7 @@ async def export(
     force: bool,
     agent: Literal["", "claude", "codex"] = "",
 ) -> Answer | None:
-    catalog = await context.catalog()
-    info = await catalog.find(session)
+    info = await context.catalog.find(session)
     path = Path(output).expanduser() if output else None
     if agent and to:
         raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
@@ -148,18 +146,16 @@ async def rename(context: ShellContext, session: str, title: str) -> Answer:
     words = make_title(title)
     if not words:
         raise UsageError("The title is empty.")
-    catalog = await context.catalog()
-    found = await catalog.find(session)
-    await catalog.rename(found.id, words)
+    found = await context.catalog.find(session)
+    await context.catalog.rename(found.id, words)
     info = await context.store.get_session_stats(found.id)
     return Answer(_data(info), [line(f"{found.short_id} is now called {words}.")])
 
 
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
-    catalog = await context.catalog()
     deleted = await context.store.list_deleted() if purge else []
-    everything = [*await catalog.sessions(), *deleted]
-    found = [find_session(everything, query, catalog.project) for query in dict.fromkeys(sessions)]
+    everything = [*await context.catalog.sessions(), *deleted]
+    found = [find_session(everything, query, context.catalog.project) for query in dict.fromkeys(sessions)]
     removed = []
     for info in found:
         verb, end = ("Delete", "? This cannot be undone.") if purge else ("Move to the trash:", "?")
@@ -190,12 +186,11 @@ async def _is_moved_to_trash(context: ShellContext, info: SessionInfo) -> bool:
 
 
 async def restore(context: ShellContext, session: str) -> Answer:
-    catalog = await context.catalog()
     deleted = await context.store.list_deleted()
     if not session:
         value = [{"id": info.id, "title": info.title, "updated_at": info.updated_at} for info in deleted]
         return Answer(value, _listed(deleted) or [line("The trash is empty.")])
-    info = find_session(deleted, session, catalog.project, hint="`ouro sessions restore` lists the trash.")
+    info = find_session(deleted, session, context.catalog.project, hint="`ouro sessions restore` lists the trash.")
     await context.store.restore_session(info.id)
     return Answer({"restored": info.id}, [line(f"Restored {info.short_id} {info.title}.")])
 
@@ -205,8 +200,7 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
     if days is None:
         raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
     before = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    catalog = await context.catalog()
-    old = [info for info in await catalog.sessions() if info.updated_at < before]
+    old = [info for info in await context.catalog.sessions() if info.updated_at < before]
     is_sure = bool(old) and (yes or context.can_ask)
     if old and not yes:
         context.show(_listed(old))
@@ -255,8 +249,7 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
 
 
 async def repair(context: ShellContext, session: str) -> Answer:
-    catalog = await context.catalog()
-    chosen = [await catalog.find(session)] if session else await context.store.list_sessions()
+    chosen = [await context.catalog.find(session)] if session else await context.store.list_sessions()
     done: dict[str, Sequence[str]] = {}
     left_out: list[str] = []
     for info in chosen:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from ouro.commands.builtin import ACTIONS
 from ouro.commands.render import View, as_json, as_text, columns, print_document
 from ouro.display import Choice
 from ouro.errors import SearchUnavailable, UsageError
-from ouro.events import Event, Level
+from ouro.events import Level
 from ouro.memory import long_term
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -205,12 +205,6 @@ class ShellContext:
 
         return getpass(f"{title}: ").strip() if secret else self._answer(f"{title}: ")
 
-    async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        raise NotImplementedError("the command line shows lines")
-
-    async def open_turn(self, session_id: str, message: int) -> None:
-        raise NotImplementedError("the command line opens no session")
-
     async def edit(self, text: str, name: str) -> str:
         return await edit_text(name, text)
 
@@ -264,7 +258,8 @@ class ShellContext:
     def store(self) -> YamlFileMemoryStore:
         return YamlFileMemoryStore(get_sessions_dir())
 
-    async def catalog(self) -> SessionCatalog:
+    @cached_property
+    def catalog(self) -> SessionCatalog:
         return SessionCatalog(self.store, str(self.cwd.resolve()), get_sessions_dir(), get_index_path())
 
     @asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 import re
 import shlex
 from argparse import ArgumentParser
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -17,9 +17,8 @@ from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, Level
+from ouro.events import Level
 from ouro.memory import long_term
-from ouro.session import OpenRequest
 
 if TYPE_CHECKING:
     from ouro.commands.action import FindHits
@@ -171,15 +170,6 @@ class SessionContext:
     def progress(self, text: str) -> None:
         """Do nothing: a session shows progress itself."""
 
-    async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        await self.front_end.run(events)
-
-    async def open_turn(self, session_id: str, message: int) -> None:
-        if session_id == self.session.id:
-            await self.front_end.go_to(message)
-        else:
-            await self.front_end.open(OpenRequest(session_id, read_only=True, message=message))
-
     async def edit(self, text: str, _name: str) -> str:
         return await self.front_end.edit(text)
 
@@ -212,7 +202,8 @@ class SessionContext:
     async def sync_memory(self, scope: Scope, remote: str) -> None:
         await self.front_end.run(long_term.sync_in_session(self.manager, scope, remote))
 
-    async def catalog(self) -> SessionCatalog:
+    @property
+    def catalog(self) -> SessionCatalog:
         return self.session.session_catalog
 
     @asynccontextmanager
