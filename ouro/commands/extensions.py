@@ -7,21 +7,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ouro import extensions
 from ouro.commands.action import Answer, confirm
 from ouro.commands.front_end import FrontEnd, review_draft
 from ouro.commands.render import CodeSpan, Title, block, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.extensions import (
-    Plugin,
-    changed_files,
-    describe_plugin,
-    fetched,
-    install,
-    installed_plugins,
-    plugin_folder,
-    remove,
-)
 from ouro.memory.side_calls import ask_and_record
 from ouro.messages import Message, ToolReply, system, user
 from ouro.utils.files import write_document
@@ -165,28 +156,28 @@ def _digest_lines(messages: Iterable[Message]) -> Iterator[str]:
 
 
 async def add_plugin(context: ShellContext, source: str, path: str, ref: str, yes: bool) -> Answer:
-    with fetched(source, ref, path) as (name, folder, plugin):
-        if name in installed_plugins():
+    with extensions.fetched(source, ref, path) as (name, folder, plugin):
+        if name in extensions.installed_plugins():
             raise UsageError(f"The plugin {name} is installed.", f"Update it: ouro plugin update {name}")
         return await _install(context, name, folder, plugin, assume_yes=yes)
 
 
 async def list_plugins(_context: ShellContext) -> Answer:
-    found = installed_plugins()
+    found = extensions.installed_plugins()
     rows = [(name, plugin.version or "-", _place(plugin)) for name, plugin in found.items()]
     return Answer(found, table(rows) or [line(_NO_PLUGINS)])
 
 
 async def update_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
-    found = installed_plugins()
+    found = extensions.installed_plugins()
     if name and name not in found:
         raise UsageError(f"There is no plugin {name}.", "`ouro plugin list` shows them.")
     done: dict[str, str] = {}
     for wanted in [name] if name else found:
         plugin = found[wanted]
-        with fetched(plugin.source, plugin.ref, plugin.path) as (_name, folder, new):
-            current = plugin_folder(wanted)
-            changes = changed_files(current, folder) if current.is_dir() else ["all files are gone"]
+        with extensions.fetched(plugin.source, plugin.ref, plugin.path) as (_name, folder, new):
+            current = extensions.plugin_folder(wanted)
+            changes = extensions.changed_files(current, folder) if current.is_dir() else ["all files are gone"]
             for change in changes:
                 context.say(f"  {change}")
             done[wanted] = "is up to date"
@@ -197,28 +188,28 @@ async def update_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
 
 
 async def remove_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
-    if name not in installed_plugins():
+    if name not in extensions.installed_plugins():
         raise UsageError(f"There is no plugin {name}.", "`ouro plugin list` shows them.")
     if not await confirm(context, f"Remove the plugin {name}?", "Remove", assume_yes=yes):
         return Answer({"removed": None}, [line("Nothing was removed.")])
-    remove(name)
+    extensions.remove(name)
     return Answer({"removed": name}, [line(f"Removed {name}.")])
 
 
-async def _install(context: ShellContext, name: str, folder: Path, plugin: Plugin, *, assume_yes: bool) -> Answer:
-    brings = list(describe_plugin(folder))
-    for text in (
-        f"The plugin {name} {plugin.version} from {_place(plugin)} brings:",
-        *(f"  {item}" for item in brings),
-    ):
-        context.say(text)
+async def _install(
+    context: ShellContext, name: str, folder: Path, plugin: extensions.Plugin, *, assume_yes: bool
+) -> Answer:
+    brings = list(extensions.describe_plugin(folder))
+    context.say(f"The plugin {name} {plugin.version} from {_place(plugin)} brings:")
+    for item in brings:
+        context.say(f"  {item}")
     value = {"name": name, "commit": plugin.commit, "brings": brings, "installed": False}
     if not await confirm(context, f"Trust {name}, and install it?", "Install", assume_yes=assume_yes):
         return Answer(value, [line("Nothing was installed.")])
-    install(name, folder, plugin)
+    extensions.install(name, folder, plugin)
     return Answer({**value, "installed": True}, [line(f"Installed {name}: new sessions use it.")])
 
 
-def _place(plugin: Plugin) -> str:
+def _place(plugin: extensions.Plugin) -> str:
     at = f" {plugin.path}" if plugin.path else ""
     return f"{plugin.source}{at}{f' at {plugin.commit[:12]}' if plugin.commit else ''}"

@@ -8,22 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ouro import mcp
 from ouro.commands.action import ActionContext, Answer, confirm
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
 from ouro.display import Choice
 from ouro.errors import ToolError, UsageError
-from ouro.mcp import (
-    McpServer,
-    McpServers,
-    Tokens,
-    change_registry,
-    check_server,
-    describe_change,
-    foreign_servers,
-    read_registry,
-    to_entry,
-    tokens_of,
-)
 from ouro.settings import McpServerSettings
 from ouro.utils.git import find_root
 from ouro.utils.text import one_line, plural
@@ -40,7 +29,7 @@ async def list_servers(context: ActionContext) -> Answer:
         rows, value = [], []
         for server in servers.servers.values():
             tools = server.known_tools
-            tokens = sum(tokens_of(tool.spec(server.name)) for tool in tools)
+            tokens = sum(mcp.tokens_of(tool.spec(server.name)) for tool in tools)
             rows.append((
                 CodeSpan(server.name), _state(context, server), _where(server.settings),
                 f"{plural(len(tools), 'tool')}, about {plural(tokens, 'token')}" if tools else "",
@@ -92,9 +81,8 @@ async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
         known = found.approved or {}
         for tool in changed:
             word = "changed" if tool.name in known else "new"
-            context.show(
-                [Title(f"{one_line(tool.name)} ({word})"), Quote(describe_change(known.get(tool.name), tool), "diff")]
-            )
+            diff = mcp.describe_change(known.get(tool.name), tool)
+            context.show([Title(f"{one_line(tool.name)} ({word})"), Quote(diff, "diff")])
         question = f"Use {plural(len(changed), 'tool')} of {server} as shown?"
         if not await confirm(context, question, "Yes, use them", assume_yes=yes):
             return Answer([], [line("They are not used.")])
@@ -112,35 +100,33 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
         headers=_pairs(options["header"], ":"),
     )
     if bool(command) == bool(server.url):
-        raise UsageError(
-            "A server is a command behind `--`, or the address of --url.", "Usage: ouro mcp add NAME -- COMMAND"
-        )
-    check_server(name, server)
+        problem = "A server is a command behind `--`, or the address of --url."
+        raise UsageError(problem, "Usage: ouro mcp add NAME -- COMMAND")
+    mcp.check_server(name, server)
     unused = ("sse", "header") if command else ("env",)
     if other := next((flag for flag in unused if options[flag]), None):
         raise UsageError(f"--{other} has no effect for {'a command' if command else 'an address'}.", "Leave it out.")
-    known, _off = read_registry()
+    known, _off = mcp.read_registry()
     if name in known and not options["force"]:
         raise UsageError(f"There is an MCP server {name} already.", "Overwrite it with --force.")
-    change_registry(lambda registry: registry["mcpServers"].update({name: to_entry(server)}))
+    mcp.change_registry(lambda registry: registry["mcpServers"].update({name: mcp.to_entry(server)}))
     return Answer(name, [line(f"Added {name}: {_where(server)}. Try it: ", CommandText(f"mcp test {name}"))])
 
 
 async def remove(_context: ShellContext, name: str) -> Answer:
-    known, _off = read_registry()
+    known, _off = mcp.read_registry()
     if name not in known:
-        raise UsageError(
-            f"`ouro mcp add` has added no server `{name}`.", "Servers in config.yaml and .mcp.json are removed there."
-        )
-    change_registry(lambda registry: registry["mcpServers"].pop(name))
+        hint = "Servers in config.yaml and .mcp.json are removed there."
+        raise UsageError(f"`ouro mcp add` has added no server `{name}`.", hint)
+    mcp.change_registry(lambda registry: registry["mcpServers"].pop(name))
     return Answer(name, [line(f"Removed {name}.")])
 
 
 async def import_servers(context: ShellContext, every: bool) -> Answer:
-    found, problems = await asyncio.to_thread(foreign_servers, find_root(context.cwd), Path.home())
+    found, problems = await asyncio.to_thread(mcp.foreign_servers, find_root(context.cwd), Path.home())
     for problem in problems:
         context.say(problem, "warning")
-    known, _off = read_registry()
+    known, _off = mcp.read_registry()
     new = {name: place for name, place in found.items() if name not in known}
     if not new:
         return Answer([], [line(f"Nothing to import: {plural(len(found), 'server')} found, all known.")])
@@ -148,8 +134,8 @@ async def import_servers(context: ShellContext, every: bool) -> Answer:
     if not every:
         choices = [Choice(name, f"{name}: {_where(server)}", source) for name, (server, source) in new.items()]
         chosen = list(await context.choose_many("Which servers?", choices))
-    entries = {name: to_entry(new[name][0]) for name in chosen}
-    change_registry(lambda registry: registry["mcpServers"].update(entries))
+    entries = {name: mcp.to_entry(new[name][0]) for name in chosen}
+    mcp.change_registry(lambda registry: registry["mcpServers"].update(entries))
     return Answer(chosen, [line(f"Imported {plural(len(chosen), 'server')}: {', '.join(chosen) or 'none'}.")])
 
 
@@ -163,7 +149,7 @@ async def login(context: ShellContext, server: str) -> Answer:
         if not found.settings.url:
             raise UsageError(f"{server} is a program, not an address: it needs no login.")
         await found.login(show_address)
-        place = await asyncio.to_thread(Tokens(found.settings.url).place)
+        place = await asyncio.to_thread(mcp.Tokens(found.settings.url).place)
         tools = plural(len(found.listing.tools), "tool")
         return Answer(server, [line(f"Logged in to {server}: {tools}. The tokens are in {place}.")])
 
@@ -171,7 +157,7 @@ async def login(context: ShellContext, server: str) -> Answer:
 async def logout(context: ShellContext, server: str) -> Answer:
     async with context.servers() as servers:
         found = _find_server(servers, server)
-        had = await asyncio.to_thread(Tokens(found.settings.url).delete)
+        had = await asyncio.to_thread(mcp.Tokens(found.settings.url).delete)
         return Answer(had, [line(f"Logged out of {server}." if had else f"There was no login to {server}.")])
 
 
@@ -186,7 +172,7 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
         found = _find_server(servers, name)
         if tool and tool not in {known.name for known in found.known_tools}:
             raise UsageError(f"{name} has no tool `{one_line(tool, 60)}`.", commands=(f"mcp show {name}",))
-        change_registry(change)
+        mcp.change_registry(change)
         if context.session is not None:
             await servers.switch(what, on=on)
     word = "on" if on else "off"
@@ -196,12 +182,12 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
 turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 
-def _describe_server(context: ActionContext, server: McpServer) -> Answer:
+def _describe_server(context: ActionContext, server: mcp.McpServer) -> Answer:
     listing, tools = server.listing, server.known_tools
     unapproved = {tool.name for tool in server.unapproved()}
     rows, value = [], []
     for tool in tools:
-        tokens = tokens_of(tool.spec(server.name))
+        tokens = mcp.tokens_of(tool.spec(server.name))
         is_off = server.is_off(tool.name)
         known = {"off": is_off, "changed": tool.name in unapproved, "read-only": tool.read_only,
                  "destructive": tool.destructive, "wrong schema": tool.problem}  # fmt: skip
@@ -212,9 +198,8 @@ def _describe_server(context: ActionContext, server: McpServer) -> Answer:
         ))  # fmt: skip
         value.append({"name": tool.name, "tokens": tokens, "marks": marks, "description": tool.text})
     head = f"{server.name}: {_state(context, server)}, {_where(server.settings)}"
-    about = ", ".join(
-        filter(None, (one_line(listing.version, 60), listing.protocol and f"protocol {listing.protocol}"))
-    )
+    protocol = f"protocol {listing.protocol}" if listing.protocol else ""
+    about = ", ".join(filter(None, (one_line(listing.version, 60), protocol)))
     view: list[ViewItem] = [Title(head)]
     told = f"It says: {one_line(listing.instructions, 400)}" if listing.instructions else ""
     view += [line(text) for text in (about, server.problem, told) if text]
@@ -225,7 +210,7 @@ def _describe_server(context: ActionContext, server: McpServer) -> Answer:
     return Answer({**state, "problem": server.problem, "tools": value}, view)
 
 
-def _find_server(servers: McpServers, name: str) -> McpServer:
+def _find_server(servers: mcp.McpServers, name: str) -> mcp.McpServer:
     found = servers.servers.get(name)
     if found is None:
         known = f"There are: {', '.join(servers.servers)}." if servers.servers else ADD_ONE
@@ -233,7 +218,7 @@ def _find_server(servers: McpServers, name: str) -> McpServer:
     return found
 
 
-def _state(context: ActionContext, server: McpServer) -> str:
+def _state(context: ActionContext, server: mcp.McpServer) -> str:
     """On the command line nothing is connected: only what is on is known."""
     names = {"login": "needs a login", "waiting": "starting"}
     if context.session is None and server.state in ("waiting", "starting"):

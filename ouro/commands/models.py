@@ -8,22 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
+from ouro import llm
 from ouro.commands.action import Answer
 from ouro.commands.render import ViewItem, line, table
 from ouro.display import Choice
 from ouro.errors import NoModelError, UsageError
-from ouro.llm import (
-    HOSTED,
-    KNOWN,
-    PROVIDERS,
-    Catalog,
-    Effort,
-    ModelEntry,
-    Provider,
-    ServerModels,
-    list_models_at,
-    write_models_file,
-)
 from ouro.utils.runtime import tilde
 from ouro.utils.text import plural
 
@@ -31,7 +20,7 @@ if TYPE_CHECKING:
     from ouro.commands.front_end import FrontEnd
     from ouro.commands.shell import ShellContext
 
-EFFORTS: tuple[Effort, ...] = get_args(Effort)
+EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)
 OTHER = "other"
 _UNANSWERED = (
     Choice("again", "correct the address"),
@@ -80,7 +69,7 @@ async def models(context: ShellContext, setup: bool) -> Answer:
         name = await set_up(context)
         result = line("Start with `ouro`." if name else "Nothing was changed.")
         return Answer({"default": name or None}, [result], int(not name))
-    catalog = Catalog.from_files()
+    catalog = llm.Catalog.from_files()
     try:
         default = catalog.resolve(context.folder.settings.model or catalog.default())
     except NoModelError:
@@ -137,14 +126,14 @@ async def set_up(asker: Asker) -> str:
     Raises:
         ConfigError: models.yaml is broken or cannot be written.
     """
-    catalog = Catalog.from_files()
+    catalog = llm.Catalog.from_files()
     servers = await asyncio.to_thread(catalog.servers)
     local = {provider.name: provider for provider, server in servers.items() if server.models}
     places = [
         Choice(name, provider.title, f"on this machine, {plural(len(servers[provider].models), 'model')}")
         for name, provider in local.items()
     ]
-    for provider in HOSTED:
+    for provider in llm.HOSTED:
         variable = _variable_with_key(provider)
         detail = f"with the key in {variable}" if variable else "with a key of yours"
         places.append(Choice(provider.name, provider.title, detail))
@@ -155,20 +144,20 @@ async def set_up(asker: Asker) -> str:
         elif chosen in local:
             name = await _model_at(asker, servers[local[chosen]], local=local[chosen])
         else:
-            name = await _hosted_model(asker, PROVIDERS[chosen])
+            name = await _hosted_model(asker, llm.PROVIDERS[chosen])
         if name:
             return name
     return ""
 
 
-async def _hosted_model(asker: Asker, provider: Provider) -> str:
-    entry = ModelEntry()
+async def _hosted_model(asker: Asker, provider: llm.Provider) -> str:
+    entry = llm.ModelEntry()
     if not _variable_with_key(provider):
         key = await _ask_key(asker, f"Your {provider.title} key (it is not shown)")
         if not key:
             return ""
-        entry = ModelEntry(api_key=key)
-    known = [spec.name for spec in KNOWN.values() if spec.name.startswith(f"{provider.name}/")]
+        entry = llm.ModelEntry(api_key=key)
+    known = [spec.name for spec in llm.KNOWN.values() if spec.name.startswith(f"{provider.name}/")]
     names = dict.fromkeys([f"{provider.name}/{provider.flagship}", *known])
     name = await asker.choose(
         f"Which {provider.title} model?", [Choice(name, name, _price_text(name)) for name in names]
@@ -181,20 +170,20 @@ async def _other_server(asker: Asker) -> str:
     problem = address = key = ""
     title = "Its address, such as https://models.example.com/v1"
     while address := (await asker.ask(f"{problem}{title}", draft=address)).strip():
-        answer = await asyncio.to_thread(list_models_at, address, key)
+        answer = await asyncio.to_thread(llm.list_models_at, address, key)
         while answer.needs_key:
             refused = "The server refused this key. " if key else ""
             key = await _ask_key(asker, f"{refused}The key for {answer.url} (it is not shown)")
             if not key:
                 return ""
-            answer = await asyncio.to_thread(list_models_at, address, key)
+            answer = await asyncio.to_thread(llm.list_models_at, address, key)
         if not answer.problem or await asker.choose(f"{answer.url}: {answer.problem}.", _UNANSWERED) == "keep":
             return await _model_at(asker, answer, key=key)
         problem = f"{answer.url}: {answer.problem}.\n"
     return ""
 
 
-async def _model_at(asker: Asker, server: ServerModels, *, key: str = "", local: Provider | None = None) -> str:
+async def _model_at(asker: Asker, server: llm.ServerModels, *, key: str = "", local: llm.Provider | None = None) -> str:
     if server.models:
         choices = [
             Choice(name, name if local else name.partition("/")[2], f"{window:,} tokens" if window else "")
@@ -209,23 +198,25 @@ async def _model_at(asker: Asker, server: ServerModels, *, key: str = "", local:
     window = server.models.get(name)
     if local and window is None:
         asker.say(f"{local.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}")
-    return _save_model(asker, name, ModelEntry(api_base="" if local else server.url, api_key=key, window=window), name)
+    return _save_model(
+        asker, name, llm.ModelEntry(api_base="" if local else server.url, api_key=key, window=window), name
+    )
 
 
 async def _ask_key(asker: Asker, title: str) -> str:
     return "".join((await asker.ask(title, secret=True)).split())  # a pasted key may contain newlines
 
 
-def _save_model(asker: Asker, entry_name: str, entry: ModelEntry, default: str) -> str:
-    path = write_models_file(entry_name, entry, default)
+def _save_model(asker: Asker, entry_name: str, entry: llm.ModelEntry, default: str) -> str:
+    path = llm.write_models_file(entry_name, entry, default)
     asker.say(f"{default} is your model now; saved in {tilde(path)}, which only you can read.")
     return default
 
 
-def _variable_with_key(provider: Provider) -> str:
+def _variable_with_key(provider: llm.Provider) -> str:
     return next((name for name in provider.key_variables if os.environ.get(name, "").strip()), "")
 
 
 def _price_text(name: str) -> str:
-    spec = KNOWN.get(name.lower())
+    spec = llm.KNOWN.get(name.lower())
     return f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens" if spec and spec.prices else ""
