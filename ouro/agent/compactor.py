@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from ouro.agent.requests import Requests
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
 from ouro.events import Compacted, Compacting, Emit, Event, Notice, Retrying, UsageUpdated
-from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ToolSpec
+from ouro.llm import Chunk, Model, ModelCall, TextChunk, ToolSpec
 from ouro.memory.backend import CompactionRecord, CompactionTrigger
 from ouro.memory.compaction import (
     MAX_TAIL,
@@ -160,13 +161,17 @@ class Compactor(msgspec.Struct, eq=False):
             emit(Notice("Nothing to compact: the newest messages stay as they are."))
             return
         try:
-            questions = CompactionProbe(self.summarisers(), self.requests, self.memory)
-            if probe:
-                await questions.prepare(self.memory.context(), plan)
+            ask = partial(self._ask_probe, self.summarisers())
+            questions = await write_questions(plan, ask) if probe else []
             if await self._summarise(plan, "manual", focus, emit, review) and probe:
-                emit(Notice(await questions.report(self.memory.context())))
+                emit(Notice(await report_lost(questions, ask)))
         except ModelError as error:
             emit(Notice(f"Nothing was compacted. {error}", "error"))
+
+    async def _ask_probe(self, models: Sequence[Model], text: str) -> str:
+        messages = [*self.requests.messages(self.memory.context()), Message("user", (Context(text),))]
+        tools = self.requests.specs(models[0])
+        return await ask_and_record(models, self.memory, "probe", messages, tools=tools)
 
     async def _compact_or_drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
         before = self.memory.context()
@@ -356,19 +361,17 @@ class Summariser:
             except ContextTooLong:
                 window = min(window, tokens)
         for _ in range(HALVINGS):
+            self.text = ""
+            longest = min(self._longest, window // 8)
+            parts = split_messages(sent, part_limit(window))
             try:
-                return await self._in_parts(sent, window)
+                for number, part in enumerate(parts, 1):
+                    messages = ask_for_part(part, number, len(parts), self.text, self._focus, word_limit(longest))
+                    await self._ask(messages, (), Compacting(0, number, len(parts)))
+                return None
             except ContextTooLong:
                 window //= 2
         raise ContextTooLong("The model does not accept even a part of the session.")
-
-    async def _in_parts(self, sent: Sequence[Message], window: int) -> None:
-        self.text = ""
-        longest = min(self._longest, window // 8)
-        parts = split_messages(sent, part_limit(window))
-        for number, part in enumerate(parts, 1):
-            messages = ask_for_part(part, number, len(parts), self.text, self._focus, word_limit(longest))
-            await self._ask(messages, (), Compacting(0, number, len(parts)))
 
     async def _ask(self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting) -> None:
         written = 0
@@ -380,10 +383,10 @@ class Summariser:
                 if written // PROGRESS > before // PROGRESS:
                     self._emit(replace(progress, written=written))
 
-        async def on_retry(retry: Retry) -> None:
+        async def on_retry(retry: Retrying) -> None:
             nonlocal written
             written = 0
-            self._emit(Retrying(retry.reason, retry.number, retry.wait, retry.model))
+            self._emit(retry)
 
         self._emit(progress)
         reply = await ModelCall(self._models, messages, tools, attempts=ATTEMPTS).run(on_chunk, on_retry)
@@ -418,49 +421,35 @@ class ProbeQuestion(msgspec.Struct, frozen=True):
     answer: str
 
 
-class CompactionProbe:
-    """Questions about what a compaction cut, asked before it and answered after it; `memory` records the cost."""
+async def write_questions(plan: CompactionPlan, ask: Callable[[str], Awaitable[str]]) -> list[ProbeQuestion]:
+    """Let the model write questions about what is cut, while the messages are still sent. Raises ModelError."""
+    cut = _normalize(" ".join(_text(part) for entry in plan.covered for part in entry.message.parts))
+    questions: list[ProbeQuestion] = []
+    for line in (await ask(_ASK.format(count=QUESTIONS))).splitlines():
+        with suppress(msgspec.DecodeError):
+            asked = msgspec.json.decode(line.strip().strip("`,"), type=ProbeQuestion)
+            expected = _normalize(asked.answer)
+            # An answer that is not in the messages was invented: it would be reported as lost.
+            if asked.question.strip() and expected and expected in cut:
+                questions.append(asked)
+    return questions[:QUESTIONS]
 
-    def __init__(self, models: Sequence[Model], requests: Requests, memory: MemoryManager) -> None:
-        self._models = models
-        self._requests = requests
-        self._memory = memory
-        self._questions: list[ProbeQuestion] = []
 
-    async def prepare(self, sent: Sequence[Message], plan: CompactionPlan) -> None:
-        """Let the model write the questions, while the messages are still sent. Raises ModelError."""
-        cut = _normalize(" ".join(_text(part) for entry in plan.covered for part in entry.message.parts))
-        answer = await self._ask(sent, _ASK.format(count=QUESTIONS))
-        for line in answer.splitlines():
-            with suppress(msgspec.DecodeError):
-                asked = msgspec.json.decode(line.strip().strip("`,"), type=ProbeQuestion)
-                expected = _normalize(asked.answer)
-                # An answer that is not in the messages was invented: it would be reported as lost.
-                if len(self._questions) < QUESTIONS and asked.question.strip() and expected and expected in cut:
-                    self._questions.append(asked)
-
-    async def report(self, sent: Sequence[Message]) -> str:
-        """Ask the questions of what is sent now; returns what is known and what was lost."""
-        if not self._questions:
-            return "Probe: the model wrote no question whose answer is in the messages."
-        listed = "\n".join(f"{number}. {asked.question}" for number, asked in enumerate(self._questions, 1))
-        try:
-            answer = await self._ask(sent, _ANSWER.format(questions=listed))
-        except ModelError as error:
-            return f"Probe: the questions were not answered: {error.message}"
-        found = re.findall(r"^\W*(\d+)[.:)]?\W(.*)$", answer, re.MULTILINE)
-        said = {int(number): _normalize(text) for number, text in found}
-        lost = [
-            asked for at, asked in enumerate(self._questions, 1) if _normalize(asked.answer) not in said.get(at, "")
-        ]
-        lines = [f"Probe: {len(self._questions) - len(lost)} of {len(self._questions)} questions answered."]
-        lines += [f"Lost: {one_line(asked.question)} — {one_line(asked.answer)}" for asked in lost]
-        return "\n".join(lines)
-
-    async def _ask(self, sent: Sequence[Message], text: str) -> str:
-        messages = [*self._requests.messages(sent), Message("user", (Context(text),))]
-        tools = self._requests.specs(self._models[0])
-        return await ask_and_record(self._models, self._memory, "probe", messages, tools=tools)
+async def report_lost(questions: Sequence[ProbeQuestion], ask: Callable[[str], Awaitable[str]]) -> str:
+    """Ask the questions of what is sent now; returns what is known and what was lost."""
+    if not questions:
+        return "Probe: the model wrote no question whose answer is in the messages."
+    listed = "\n".join(f"{number}. {asked.question}" for number, asked in enumerate(questions, 1))
+    try:
+        answer = await ask(_ANSWER.format(questions=listed))
+    except ModelError as error:
+        return f"Probe: the questions were not answered: {error.message}"
+    found = re.findall(r"^\W*(\d+)[.:)]?\W(.*)$", answer, re.MULTILINE)
+    said = {int(number): _normalize(text) for number, text in found}
+    lost = [asked for at, asked in enumerate(questions, 1) if _normalize(asked.answer) not in said.get(at, "")]
+    lines = [f"Probe: {len(questions) - len(lost)} of {len(questions)} questions answered."]
+    lines += [f"Lost: {one_line(asked.question)} — {one_line(asked.answer)}" for asked in lost]
+    return "\n".join(lines)
 
 
 def _text(part: Part) -> str:

@@ -27,7 +27,7 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.llm import PATIENT_ATTEMPTS, Chunk, Model, ModelCall, Retry, TextChunk, ThinkingChunk
+from ouro.llm import PATIENT_ATTEMPTS, Chunk, Model, ModelCall, TextChunk, ThinkingChunk
 from ouro.memory.backend import RewindRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, tool, user
@@ -251,9 +251,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             elif isinstance(chunk, ThinkingChunk) and chunk.text:
                 emit(ThinkingDelta(chunk.text))
 
-        async def on_retry(retry: Retry) -> None:
+        async def on_retry(retry: Retrying) -> None:
             await self._save_partial(call, emit)
-            emit(Retrying(retry.reason, retry.number, retry.wait, retry.model))
+            emit(retry)
 
         try:
             reply = await call.run(on_chunk, on_retry)

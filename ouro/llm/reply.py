@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut, TransientModelError
+from ouro.events import Retrying
 from ouro.llm.model import (
     MAX_CHARACTERS,
     TOO_LARGE,
@@ -71,7 +72,6 @@ class ReplyBuilder:
         self._new_id = new_id
         self._blocks: list[_Block] = []
         self._calls: dict[int, _Block] = {}
-        self._call_count = 0
         self._size = 0
         self._usage: Usage | None = None
         self.reason: Reason | None = None
@@ -149,8 +149,7 @@ class ReplyBuilder:
             # Some servers send every parallel call with the same index; only the ids differ.
             block = self._calls[chunk.index] = _Block("call")
             self._blocks.append(block)
-            self._call_count += 1
-            if self._call_count > MAX_CALLS:
+            if sum(block.kind == "call" for block in self._blocks) > MAX_CALLS:
                 raise ModelError(f"The answer was stopped: it asks for more than {MAX_CALLS} tool calls at once.")
         block.id = block.id or chunk.id
         block.name = block.name or chunk.name
@@ -167,15 +166,6 @@ class ReplyBuilder:
         arguments = parse_object(text)
         malformed = text if arguments is None else ""
         return ToolCall(call_id, join_surrogates(block.name), arguments or {}, malformed)
-
-
-class Retry(msgspec.Struct, frozen=True):
-    """Discard what was streamed: `model` gets its `number`th attempt after `wait` seconds."""
-
-    model: str
-    number: int
-    reason: str
-    wait: float
 
 
 class ModelCall:
@@ -211,7 +201,7 @@ class ModelCall:
     async def run(
         self,
         on_chunk: Callable[[Chunk], None] | None = None,
-        on_retry: Callable[[Retry], Awaitable[None]] | None = None,
+        on_retry: Callable[[Retrying], Awaitable[None]] | None = None,
     ) -> Message:
         """Return the whole answer. When `on_retry` is called, `partial` still returns the text of the failed attempt.
 
@@ -228,7 +218,7 @@ class ModelCall:
                     wait = wait if number > 1 else 0.0
                     if on_retry:
                         reason = f"{failure.message.partition(chr(10))[0]} {failure.hint}".rstrip()
-                        await on_retry(Retry(model.spec.name, number, reason, wait))
+                        await on_retry(Retrying(reason, number, wait, model.spec.name))
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
                     if number > 1:
                         await self._sleep(wait)

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.llm.model import ToolSpec
-from ouro.messages import Context, Image, Message, Part, Text, ToolCall, ToolReply, system, user
+from ouro.messages import Context, Image, Message, Part, Text, ToolCall, ToolReply, system
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut_middle
 
@@ -78,10 +78,6 @@ class StepRequest(msgspec.Struct, frozen=True):
     schema: Mapping[str, Any]
     """Empty: free text."""
     call: Callable[[str], ToolCall | None]
-
-    @property
-    def messages(self) -> list[Message]:
-        return [user(self.text)]
 
 
 def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCall | StepRequest | None:

@@ -32,7 +32,7 @@ from ouro.llm.model import (
     constrain,
 )
 from ouro.llm.small_steps import StepRequest, answer_without_tools, begin_change, hide_steps, next_step, small_tools
-from ouro.messages import Context, Message, Text, ToolCall, ToolReply, Usage
+from ouro.messages import Context, Message, Text, ToolCall, ToolReply, Usage, user
 from ouro.utils.late_pattern import late_pattern
 
 _OPENERS = (
@@ -125,7 +125,7 @@ class TextToolsModel:
             if self._has_failed_step:
                 return []
             answer = ""
-            async with aclosing(constrain(self._model, step.schema).stream(step.messages)) as chunks:
+            async with aclosing(constrain(self._model, step.schema).stream([user(step.text)])) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, TextChunk):
                         answer += chunk.text

@@ -13,7 +13,8 @@ from ouro.errors import (
     RequestRefused,
     StreamCut,
 )
-from ouro.llm import EndChunk, ModelCall, ModelSpec, Retry, TextChunk
+from ouro.events import Retrying
+from ouro.llm import EndChunk, ModelCall, ModelSpec, TextChunk
 from ouro.messages import user
 
 YES = (TextChunk("Yes."), EndChunk("stop"))
@@ -72,9 +73,9 @@ async def test_an_answer_is_passed_on():
 async def test_what_is_no_answer_is_asked_again(failed):
     model, clock = Answers(failed, YES), Clock()
     chunks = await ask(model, clock=clock)
-    (attempt,) = [chunk for chunk in chunks if isinstance(chunk, Retry)]
+    (attempt,) = [chunk for chunk in chunks if isinstance(chunk, Retrying)]
     assert chunks[-3:] == [attempt, *YES]
-    assert (attempt.model, attempt.number, [attempt.wait]) == ("m", 2, clock.waits)
+    assert (attempt.model, attempt.attempt, [attempt.wait]) == ("m", 2, clock.waits)
     assert model.closed == 2
 
 
@@ -117,7 +118,7 @@ async def test_what_will_not_change_is_not_asked_again(error):
 async def test_the_next_model_is_asked_once_the_first_is_spent():
     first, second = Answers(*[ModelUnavailable("down")] * 2), Answers(EmptyAnswer("nothing"), YES, name="n")
     chunks = await ask(first, second, attempts=2)
-    told = [(chunk.model, chunk.number) for chunk in chunks if isinstance(chunk, Retry)]
+    told = [(chunk.model, chunk.attempt) for chunk in chunks if isinstance(chunk, Retrying)]
     assert told == [("m", 2), ("n", 1), ("n", 2)]
     assert chunks[-2:] == list(YES)
 
@@ -125,7 +126,7 @@ async def test_the_next_model_is_asked_once_the_first_is_spent():
 async def test_a_long_wait_goes_to_the_next_model_at_once():
     clock = Clock()
     chunks = await ask(Answers(RateLimited("slow", retry_after=600)), Answers(YES, name="n"), clock=clock)
-    assert chunks == [Retry("n", 1, "slow", 0.0), *YES]
+    assert chunks == [Retrying("slow", 1, 0.0, "n"), *YES]
     assert clock.waits == []
 
 
@@ -167,7 +168,7 @@ async def test_before_a_retry_the_partial_answer_is_still_there():
     kept = []
 
     async def on_retry(retry):
-        kept.append((call.partial().text, retry.number))
+        kept.append((call.partial().text, retry.attempt))
 
     call = ModelCall([Answers((TextChunk("Half"), StreamCut("cut")), YES)], [user("hi")], sleep=Clock().sleep)
     answer = await call.run(on_retry=on_retry)
@@ -182,7 +183,7 @@ async def test_a_real_server_is_asked_until_it_answers(model_server):
     model = Wire("openai", model_server).model()
     chunks = await ask(model)
     await model.close()
-    numbers = [chunk.number for chunk in chunks if isinstance(chunk, Retry)]
-    after = chunks[max(n for n, chunk in enumerate(chunks) if isinstance(chunk, Retry)) + 1 :]
+    numbers = [chunk.attempt for chunk in chunks if isinstance(chunk, Retrying)]
+    after = chunks[max(n for n, chunk in enumerate(chunks) if isinstance(chunk, Retrying)) + 1 :]
     assert numbers == [2, 3, 4]
     assert "".join(chunk.text for chunk in after if isinstance(chunk, TextChunk)) == "Yes."
