@@ -46,14 +46,9 @@ _HARMLESS = late_pattern(
 )
 """What the user may have added to them: where to sync to."""
 _ACTING = (
-    "commondir",
-    "config.worktree",
-    "hooks",
-    "info/attributes",
-    "info/grafts",
-    "refs/replace",
+    "commondir", "config.worktree", "hooks", "info/attributes", "info/grafts", "refs/replace",
     "objects/info/alternates",
-)
+)  # fmt: skip
 _NAME = late_pattern(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
 _MAX_BYTES = 1 << 16
 

@@ -97,7 +97,12 @@ class Rule(msgspec.Struct, frozen=True):
 
     def matches_line(self, text: str) -> bool:
         """Whether the pattern covers a whole command; `git push *` covers `git push` too."""
-        return self.pattern is None or bool(_line_pattern(self.pattern).fullmatch(text))
+        if self.pattern is None:
+            return True
+        pattern = " ".join(re.sub(r":\*$", " *", self.pattern).split())
+        start = pattern.removesuffix(" *")
+        regex = _translate_glob(start, ".*") + r"(?: .*)?" * (start != pattern)
+        return bool(re.fullmatch(regex, text, re.DOTALL))
 
     def matches_path(self, path: Path, root: Path, *, widely: bool = False) -> bool:
         """Whether the pattern covers a path: relative to `root`, to home with `~`, or a bare name anywhere.
@@ -157,13 +162,6 @@ def has_no_wildcard(text: str) -> bool:
     return not re.search(r"[*?\[\]\n()]", text)
 
 
-def _line_pattern(pattern: str) -> re.Pattern[str]:
-    pattern = " ".join(re.sub(r":\*$", " *", pattern).split())
-    if pattern.endswith(" *"):
-        return re.compile(_translate_glob(pattern[:-2], ".*") + r"(?: .*)?", re.DOTALL)
-    return re.compile(_translate_glob(pattern, ".*"), re.DOTALL)
-
-
 def absolute_pattern(pattern: str, root: Path) -> str:
     """The pattern with its folder; empty for a bare name, which is in any."""
     pattern = pattern.rstrip("/") if pattern.endswith("/") and len(pattern) > 1 else pattern
@@ -179,9 +177,7 @@ def path_regex(pattern: str, root: Path) -> str:
     full = absolute_pattern(pattern, root)
     if not full:
         return rf"(?:.*/)?{_translate_glob(pattern.rstrip('/'), '[^/]*')}(?:/.*)?"
-    if full.endswith("/**"):
-        return _translate_glob(full[:-3], "[^/]*") + r"(?:/.*)?"
-    return _translate_glob(full, "[^/]*") + r"(?:/.*)?"
+    return _translate_glob(full.removesuffix("/**"), "[^/]*") + r"(?:/.*)?"
 
 
 def _translate_glob(pattern: str, star: str) -> str:

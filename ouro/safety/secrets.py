@@ -302,7 +302,8 @@ class SecretMask:
         for pattern in self._known:
             text = pattern.sub(lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text)
         small, words = _lowercase(text), _long_words(text)
-        if _may_hold_a_token(words) and (self._scanner.is_ready or may_match(text)):
+        may_hold_a_token = any(_LETTER.search(word) and _DIGIT.search(word) for word in words.split())
+        if may_hold_a_token and (self._scanner.is_ready or may_match(text)):
             text = self._scanned(text)
             small, words = _lowercase(text), _long_words(text)
         for name, pattern in _RULES.items():
@@ -374,11 +375,6 @@ def _replace_at(
     return "".join((*done, text[end:])) if done else text
 
 
-def _may_hold_a_token(words: str) -> bool:
-    """Whether one of the long words has letters and digits."""
-    return any(_LETTER.search(word) and _DIGIT.search(word) for word in words.split())
-
-
 def may_match(text: str) -> bool:
     """Whether a rule of the scanner could match `text`, or what is encoded in it as base64; True if in doubt."""
     if len(text) > MAX_LENGTH or not _is_known():
@@ -386,12 +382,11 @@ def may_match(text: str) -> bool:
     lowered = text.lower()
     if any(word in lowered for word in _WORDS) or _SHAPES.search(lowered):
         return True
-    return any(may_match(_decode_base64(match[0])) for match in _BASE64.finditer(text))
-
-
-def _decode_base64(encoded: str) -> str:
-    data = encoded.rstrip("=").translate(str.maketrans("-_", "+/"))
-    return base64.b64decode(data[: len(data) - (len(data) % 4 == 1)] + "==").decode("latin-1")
+    for match in _BASE64.finditer(text):
+        data = match[0].translate(str.maketrans("-_", "+/"))
+        if may_match(base64.b64decode(data[: len(data) - (len(data) % 4 == 1)] + "==").decode("latin-1")):
+            return True
+    return False
 
 
 @cache

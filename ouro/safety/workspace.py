@@ -20,6 +20,7 @@ from ouro.safety import protected
 from ouro.safety.guarded_memory import GuardedMemory
 
 _MAX_TRIES = 20
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
 _granted: ContextVar[frozenset[tuple[str, str]]] = ContextVar("granted", default=frozenset())
 Access = Literal["read", "write", "show"]
 """`show`: to show the user what a call would change before they decide; never for the model."""
@@ -38,11 +39,6 @@ class FilePlace(msgspec.Struct, frozen=True):
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-
-    def open(self, flags: int, mode: int = 0o666) -> int:
-        """A descriptor of the file itself; never waits for the other end of a pipe."""
-        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        return os.open(self.name, flags, mode, dir_fd=self.folder)
 
 
 class Workspace:
@@ -100,9 +96,7 @@ class Workspace:
     def shown(self, path: Path) -> str:
         """`path` for the screen: relative to the root inside it, else with `~`."""
         if _is_below(path, self.root):
-            return (
-                str(path.relative_to(self.root)) if path.parts[: len(self.root.parts)] == self.root.parts else str(path)
-            )
+            return str(path.relative_to(self.root) if path.is_relative_to(self.root) else path)
         home = Path.home()
         return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
 
@@ -163,27 +157,28 @@ class Workspace:
         finally:
             os.close(descriptor)
 
-    def open(self, text: str, access: Access = "read") -> BinaryIO:
-        """The regular file that `text` names, open for reading, or for writing without having been emptied.
+    def open(self, text: str) -> BinaryIO:
+        """The regular file that `text` names, open for reading.
 
         Raises:
             ToolError: it may not be opened, is not there, or is a folder, pipe, socket or device.
         """
-        with self.place(text, access) as place:
-            return self.open_in(place, access)
+        with self.place(text, "read") as place:
+            return self.open_in(place)
 
-    def open_in(self, place: FilePlace, access: Access = "read") -> BinaryIO:
+    def open_in(self, place: FilePlace) -> BinaryIO:
         """As `open`, of a place that is held already."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe is not waited for
         try:
             # Looked at before it is opened: opening a device can already do something.
             self._demand_regular(place.path, place.stat())
-            descriptor = place.open(os.O_RDWR if access == "write" else os.O_RDONLY)
+            descriptor = os.open(place.name, flags, dir_fd=place.folder)
         except OSError as error:
             raise ToolError(f"{self.shown(place.path)} cannot be opened: {error.strerror}.") from error
         try:
             self._demand_regular(place.path, os.fstat(descriptor))
-            self.check(_path_of(descriptor), access)
-            return os.fdopen(descriptor, "r+b" if access == "write" else "rb")
+            self.check(_path_of(descriptor), "read")
+            return os.fdopen(descriptor, "rb")
         except BaseException:
             os.close(descriptor)
             raise
@@ -203,7 +198,8 @@ class Workspace:
         if found is None:
             raise ToolError(f"{self.shown(path)} does not exist.")
         if not stat.S_ISREG(found.st_mode):
-            raise ToolError(f"{self.shown(path)} is {_kind(found.st_mode)}, not a file.")
+            kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
+            raise ToolError(f"{self.shown(path)} is {kind}, not a file.")
 
     def _is_granted(self, path: Path, access: Access) -> bool:
         granted = {key for kind, key in _granted.get() if kind in (access, "write")}
@@ -264,13 +260,3 @@ def _real(path: Path) -> Path:
 
 def _key(path: Path) -> str:
     return unicodedata.normalize("NFC", str(path)).casefold() if sys.platform == "darwin" else str(path)
-
-
-def _kind(mode: int) -> str:
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a pipe",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFLNK: "a link",
-    }
-    return kinds.get(stat.S_IFMT(mode), "a device")

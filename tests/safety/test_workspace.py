@@ -19,8 +19,8 @@ def root(tmp_path) -> Path:
 
 
 def refusal(workspace: Workspace, text: str, access="read") -> str:
-    with pytest.raises(ToolError) as caught, workspace.open(text, access):
-        pass
+    with pytest.raises(ToolError) as caught, workspace.place(text, access) as place:
+        workspace.open_in(place)
     return caught.value.message
 
 
@@ -169,7 +169,7 @@ def test_what_is_missing_or_a_folder_is_said_so(root):
 def test_parents_are_made_below_the_root(root):
     workspace = Workspace(root)
     with workspace.place("a/b/c.py", "write", create_parents=True) as place:
-        os.close(place.open(os.O_CREAT | os.O_WRONLY))
+        os.close(os.open(place.name, os.O_CREAT | os.O_WRONLY, dir_fd=place.folder))
     assert (root / "a/b/c.py").is_file()
 
 
