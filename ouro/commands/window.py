@@ -1,17 +1,22 @@
-"""Commands on the context window: compact, pin, context, btw."""
+"""Commands on what a session uses: its context window (compact, pin, context, btw), its tokens and their cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ouro.commands.action import places_in
+from msgspec.structs import asdict
+
+from ouro.commands.action import ActionContext, Answer, places_in
 from ouro.commands.front_end import FrontEnd, review_draft
-from ouro.commands.render import block, escape
+from ouro.commands.render import Quote, block, escape
 from ouro.display import Choice
 from ouro.errors import UsageError
+from ouro.memory.sessions.usage import ModelUse, UsagePeriod, sum_periods, today
+from ouro.messages import Usage
 from ouro.session import ContextItem, WindowReport
-from ouro.utils.text import clean, one_line, plural
+from ouro.session.budget import SpendingReport, spending_limits
+from ouro.utils.text import clean, dollars, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.session.context_window import ContextWindow
@@ -19,6 +24,10 @@ if TYPE_CHECKING:
 BAR = 24
 LISTED = 30
 """The length of the lists of messages to pin and of items; others need their number."""
+_NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
+_BUDGETS = {"session": "in this session", "today": "today", "month": "this month"}
+_HEADS = ("read", "cached", "written", "calls", "cost")
+UNKNOWN = "unknown"
 
 
 async def compact(front_end: FrontEnd, argument: str) -> None:
@@ -140,3 +149,81 @@ def _advice(report: WindowReport) -> str:
     else:
         lines.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
     return " ".join(lines)
+
+
+async def usage(context: ActionContext) -> Answer:
+    if context.session is not None:
+        report = await context.session.budget.report()
+        agents = await context.session.workbench.subagents.saved()
+    else:
+        sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
+        periods = sum_periods(sessions, await context.store.load_costs(), today())
+        settings = context.folder.settings.limits
+        report = SpendingReport(periods, spending_limits(periods, settings.max_cost_day, settings.max_cost_month))
+        agents = ()
+    data: dict[str, Any] = {
+        "day": today(),
+        **{
+            period.name: {
+                "models": [{"model": use.model, "calls": use.calls, **asdict(use.usage)} for use in period.models],
+                "total": asdict(period.total),
+                "every_price_is_known": period.is_priced,
+            }
+            for period in report.periods
+        },
+        "budgets": [{**asdict(limit), "left": limit.left} for limit in report.limits],
+    }
+    used_by_agents = sum((day.usage for info in agents for day in info.spent), Usage())
+    if agents:
+        data["subagents"] = {"count": len(agents), **asdict(used_by_agents)}
+    budgets = [
+        f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGETS[limit.period]}, {dollars(limit.left)} left "
+        f"({limit.setting})"
+        for limit in report.limits
+    ]
+    if context.session is not None:
+        data["beside"] = [
+            {"purpose": purpose, "calls": calls, **asdict(used)} for purpose, calls, used in report.side_calls
+        ]
+    shares = [_share(plural(len(agents), "subagent"), used_by_agents)] if agents else []
+    shares += [
+        _share(f"{plural(calls, 'call')} for {purpose}", used)
+        for purpose, calls, used in report.side_calls
+        if purpose != "subagent"
+    ]
+    return Answer(data, [Quote("\n".join([*_tables(report.periods), *shares, *budgets]))])
+
+
+def _share(what: str, used: Usage) -> str:
+    cost = dollars(used.cost, f"cost {UNKNOWN}")
+    return f"Of this session: {what}, {used.input:,} tokens read, {used.output:,} written, {cost}"
+
+
+def _tables(periods: Sequence[UsagePeriod]) -> list[str]:
+    """A table for each period; an unknown price is marked as unknown, never shown as free."""
+    tables = [[(_NAMES[period.name], *_HEADS), *_rows(period)] for period in periods]
+    first, *widths = [max(len(row[column]) for rows in tables for row in rows) for column in range(len(_HEADS) + 1)]
+    lines: list[str] = []
+    for period, rows in zip(periods, tables, strict=True):
+        for name, *numbers in rows if period.models else ():
+            cells = (number.rjust(width) for number, width in zip(numbers, widths, strict=True))
+            lines.append("  ".join([name.ljust(first), *cells]))
+        lines += [] if period.models else [f"{_NAMES[period.name]}: nothing"]
+        lines.append("")
+    return lines
+
+
+def _rows(period: UsagePeriod) -> list[tuple[str, ...]]:
+    rows = [_row(use) for use in period.models]
+    if len(rows) > 1:
+        *cells, cost = _row(ModelUse("together", period.total, sum(use.calls for use in period.models)))
+        is_partly_known = not period.is_priced and period.total.cost is not None
+        rows.append((*cells, f"{cost} + {UNKNOWN}" if is_partly_known else cost))
+    return rows
+
+
+def _row(use: ModelUse) -> tuple[str, ...]:
+    used = use.usage
+    cost = dollars(used.cost, UNKNOWN)
+    numbers = (f"{number:,}" for number in (used.input, used.cached, used.output, use.calls))
+    return f"  {clean(use.model) or '(no name)'}", *numbers, cost

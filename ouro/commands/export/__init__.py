@@ -11,8 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ouro.commands.export.html_format import HtmlFormat
-from ouro.commands.export.markdown_format import MarkdownFormat
+from ouro.commands.export.formats import HtmlFormat, MarkdownFormat
 from ouro.display import CommandOutput, Diff, Plain, Todos
 from ouro.errors import UsageError
 from ouro.memory.backend import (

@@ -1,14 +1,16 @@
-"""HtmlFormat: a self-contained HTML page, without scripts and remote resources, every text escaped."""
+"""The formats of a session that people read: Markdown, and a self-contained HTML page."""
 
 from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from ouro.commands.render import block, code, escape, facts, todo_list
 from ouro.display import Todo
 from ouro.messages import Image
 from ouro.utils.text import clean
@@ -17,10 +19,82 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_ACTIVE = re.compile(r"<(?=[A-Za-z/!?])")
 _MAX_RENDERED = 200_000
 """Characters. A longer text is shown verbatim, as rendering would take minutes."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _CLASSES = {"You": "person", "ouro": "model", "Added for the model": "added"}
+
+
+class MarkdownFormat:
+    """Tools, thinking and added context fold; no content can break out of its fold."""
+
+    max_picture = 16 << 10
+    gap = "\n\n"
+    tail = ""
+
+    code = staticmethod(code)
+    escaped = staticmethod(escape)
+    block = staticmethod(block)
+    todos = staticmethod(todo_list)
+
+    def head(self, title: str, named: Sequence[tuple[str, str]], _prompts: Sequence[tuple[int, str, str]]) -> str:
+        return f"# {escape(title) or 'Session'}\n\n{facts(*named)}\n"
+
+    def piece(self, text: str) -> str:
+        return f"\n{clean(text).strip(chr(10))}\n"
+
+    def typed(self, text: str) -> str:
+        return self.words(text)
+
+    def words(self, text: str) -> str:
+        """Untrusted Markdown with fences closed and HTML escaped."""
+        fence = ""
+        lines: list[str] = []
+        for line in clean(text).split("\n"):
+            found = _FENCE.match(line)
+            if fence:
+                closes = found and found[1].startswith(fence) and not found[2].strip()
+                fence = "" if closes else fence
+            elif found and not ("`" in found[1] and "`" in found[2]):
+                fence = found[1]
+            else:  # `<` is escaped outside of code spans
+                spans = re.split(r"(`+[^`]*`+)", line)
+                line = "".join(s if s.startswith("`") else _ACTIVE.sub(r"\\<", s) for s in spans)  # noqa: PLW2901
+            lines.append(line)
+        return "\n".join([*lines, fence] if fence else lines).strip("\n")
+
+    def diff(self, lines: list[str]) -> str:
+        return block("\n".join(lines), "diff")
+
+    def picture(self, name: str, image: Image) -> str:
+        return f"![{escape(name)}](data:{image.media_type};base64,{base64.b64encode(image.data).decode()})"
+
+    def no_picture(self, text: str) -> str:
+        return f"*[{escape(text)}]*"
+
+    def fold(self, title: str, body: str) -> str:
+        return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
+
+    def message(self, who: str, number: int, notes: str, body: str) -> str:  # noqa: ARG002
+        return f"## {' · '.join(filter(None, (who, notes)))}\n\n{body}"
+
+    def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
+        told = f"failed: {summary}" if failed else summary
+        if not body:
+            return f"> {code(title)} — {escape(told)}"
+        return self.fold(f"<code>{_markup(title)}</code> — {_markup(told)}".rstrip(" —"), body)
+
+    def mark(self, text: str, at: str) -> str:
+        return f"*{escape(text)}* {at}".rstrip()
+
+    def rewound(self, *, begins: bool) -> str:
+        return "<details>\n<summary>Removed by a rewind</summary>" if begins else "</details>"
+
+
+def _markup(text: str) -> str:
+    return html.escape(" ".join(clean(text).split()), quote=False)
 
 
 def escaped(text: str) -> str:
@@ -29,6 +103,8 @@ def escaped(text: str) -> str:
 
 
 class HtmlFormat:
+    """No script, no remote resources, every text escaped."""
+
     max_picture = 512 << 10
     """Bytes of an image that is embedded."""
     gap = ""

@@ -3,13 +3,13 @@ import subprocess
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
 
-from ouro.commands import work
+from ouro.commands import conversation
 from ouro.commands.slash import dispatch
 
 
 async def test_init_and_review_send_their_prompts_with_what_the_user_adds(repository):
-    init, special = await work.init(repository, ""), await work.init(repository, "the release steps")
-    review, named = await work.review(repository, ""), await work.review(repository, "the last commit")
+    init, special = await conversation.init(repository, ""), await conversation.init(repository, "the release steps")
+    review, named = await conversation.review(repository, ""), await conversation.review(repository, "the last commit")
     assert "AGENTS.md" in init
     assert special == f"{init}\n\nMind in particular: the release steps"
     assert review.startswith("Have the changes in this working tree")
@@ -18,9 +18,9 @@ async def test_init_and_review_send_their_prompts_with_what_the_user_adds(reposi
 
 
 async def test_init_improves_instructions_that_are_there_line_by_line(repository):
-    new = await work.init(repository, "")
+    new = await conversation.init(repository, "")
     (repository / "AGENTS.md").write_text("# Mine\nUse tabs.\n")
-    again = await work.init(repository, "")
+    again = await conversation.init(repository, "")
     assert ("then write `AGENTS.md`" in new, "with `edit`" in new) == (True, False)
     assert "then improve `AGENTS.md`" in again
     assert "The file has 2 lines already." in again
@@ -29,7 +29,7 @@ async def test_init_improves_instructions_that_are_there_line_by_line(repository
 
 async def test_review_says_how_to_see_a_branch_and_a_pull_request(repository):
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=repository, check=True)
-    base, pull = await work.review(repository, "HEAD"), await work.review(repository, "#12")
+    base, pull = await conversation.review(repository, "HEAD"), await conversation.review(repository, "#12")
     assert "`git diff HEAD...HEAD`" in base
     assert "`gh pr diff 12`" in pull
 
