@@ -98,8 +98,6 @@ async def _no_notes(_paths: Sequence[str]) -> str:
 
 
 class LoopAgent(msgspec.Struct, frozen=True, eq=False):
-    """Asks the model, runs its tools, repeats until it answers."""
-
     memory: MemoryManager
     models: Callable[[], Sequence[Model]]
     """Returns the model to ask now, then its fallbacks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -30,23 +30,16 @@ MEMORY = "<long_term_memory_management>"
 """The begin of long-term memory in the system prompt."""
 
 
-@lru_cache(maxsize=16)
-def _system(*texts: str) -> Message:
-    """One object for all requests: what is made of it is made once."""
-    return Message("system", tuple(Text(text) for text in texts if text))
-
-
-class Requests(msgspec.Struct, frozen=True):
-    """The system prompt and the tools of a session."""
-
+class Requests(msgspec.Struct, frozen=True, dict=True):
     instructions: str
     tools: ToolRunner
     memory: str = ""
     """A part of its own behind the instructions: it changes more often."""
 
-    @property
+    @cached_property
     def prompt(self) -> Message:
-        return _system(self.instructions, self.memory)
+        """One object for all requests: what is made of it is made once."""
+        return Message("system", tuple(Text(text) for text in (self.instructions, self.memory) if text))
 
     def messages(self, sent: Sequence[Message]) -> list[Message]:
         return [self.prompt, *sent]

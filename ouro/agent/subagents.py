@@ -125,8 +125,6 @@ class Worktree(msgspec.Struct, frozen=True):
 
 
 class ChildAgent(msgspec.Struct, frozen=True):
-    """What a subagent runs on."""
-
     agent: LoopAgent
     context: Callable[[str], Awaitable[str]]
     """Returns what is sent with its task: where and when it works, and the notes that bear on the task."""
@@ -137,8 +135,6 @@ class ChildAgent(msgspec.Struct, frozen=True):
 
 
 class SubagentServices(msgspec.Struct, frozen=True):
-    """What subagents need of their session."""
-
     make: Callable[[str, AgentSpec, MemoryManager, Path, AskUser, BeforeCall], ChildAgent]
     """Constructs one from its id, kind, transcript and folder. Blocks. Raises OuroError: its model cannot be used."""
     make_store: Callable[[], MemoryStore]
@@ -148,7 +144,6 @@ class SubagentServices(msgspec.Struct, frozen=True):
     ask_user: AskUser
     channel: SessionChannel
     check_budget: BeforeCall
-    """Checks the limits of the session."""
     cwd: Path
     in_background: bool
     """The session outlives a turn."""
@@ -205,12 +200,10 @@ class Subagents:
         self._opening = asyncio.Lock()
 
     def tool(self) -> Subagent:
-        """The tool that starts one."""
         return Subagent(self.run, tuple(self.specs.values()))
 
     @property
     def store(self) -> MemoryStore:
-        """Of their transcripts."""
         if self._store is None:
             self._store = self._services.make_store()
         return self._store
@@ -252,7 +245,6 @@ class Subagents:
         await asyncio.wait({child.work})
 
     async def close(self) -> None:
-        """End those in the background."""
         works = [child.work for child in self._running() if child.work]
         for work in works:
             work.cancel()

@@ -159,7 +159,6 @@ class CommandRegistry:
 
 
 def command_of(file: ExtensionFile) -> CustomCommand:
-    """The command in a file of a commands folder."""
     hint = file.meta.get("argument-hint", "")
     hint = f"[{', '.join(map(str, hint))}]" if isinstance(hint, list) else str(hint)
     first_line = file.body.lstrip("#> ").partition("\n")[0]

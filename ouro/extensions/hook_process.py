@@ -25,8 +25,6 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
-    """What a hook returned."""
-
     exit_code: int | None
     """None: it was ended at its timeout, or could not be run. Of HTTP: 0 for a status of 2xx."""
     out: str
@@ -74,7 +72,6 @@ async def run_command(
 
 
 async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
-    """POST the data to a server on this machine."""
     import httpx  # late: few hooks are servers
 
     out, headers = bytearray(), {"Content-Type": "application/json"}

@@ -59,8 +59,6 @@ _VERDICTS: Mapping[str, Verdict] = {"approve": "allow", "block": "deny", "allow"
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """One hook, and where it is from."""
-
     event: HookEvent
     command: str
     url: str
@@ -237,7 +235,6 @@ class Hooks:
         return changed
 
     def add(self, hooks: Sequence[Hook]) -> None:
-        """Run these hooks, too, from now on."""
         self.hooks = tuple(dict.fromkeys((*self.hooks, *hooks)))
 
     @contextmanager

@@ -45,8 +45,6 @@ _COMMIT = late_pattern(r"[0-9a-f]{40}")
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """An installed plugin."""
-
     source: str
     """A folder, or the address of a git repository."""
     path: str = ""

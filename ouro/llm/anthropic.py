@@ -106,8 +106,6 @@ Style = Literal["adaptive", "budget", "none"]
 
 
 class AnthropicWire(Wire):
-    """A model behind Anthropic's messages API or a compatible server."""
-
     def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
         super().__init__(spec, endpoint, effort=effort)
         self._styles: list[Style] = _thinking_styles(self._model) if effort != "off" and spec.thinking else ["none"]

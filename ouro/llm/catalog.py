@@ -57,7 +57,6 @@ class Catalog:
         """By the command that printed them."""
         self._servers: Mapping[Provider, ServerModels] | None = None
         self.notices: tuple[str, ...] = ()
-        """Warnings from reading the file."""
 
     @classmethod
     def from_files(cls) -> Catalog:
@@ -263,7 +262,6 @@ class Catalog:
         return list(dict.fromkeys([*known, *(provider.first_model for provider in usable)]))
 
     def _local_models(self) -> Mapping[str, int | None]:
-        """The models of the local servers, with their windows."""
         return {name: window for server in self.servers().values() for name, window in server.models.items()}
 
     def _origin(self, name: str) -> str:

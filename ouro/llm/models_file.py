@@ -53,7 +53,6 @@ class ModelEntry(msgspec.Struct, frozen=True):
         return replace(common, **said)
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
-        """`spec` with the values of this entry."""
         names = ("window", "max_output", "prices", "images", "tools", "thinking", "patches", "text_tools")
         said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return msgspec.structs.replace(spec, **said)

@@ -175,8 +175,6 @@ MIN_EFFORT = ("none", "minimal", "low", None)
 
 
 class OpenAIWire(Wire):
-    """A model behind an OpenAI-compatible server."""
-
     def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
         super().__init__(spec, endpoint, effort=effort)
         wants_thinking_back = any(name in endpoint.host for name in WANT_THINKING_BACK)

@@ -262,7 +262,6 @@ class CallGate:
         self._is_line_start = True
 
     def feed(self, text: str) -> str:
-        """The text that can be shown now."""
         self._held += text
         shown = ""
         while self._held:
@@ -276,7 +275,6 @@ class CallGate:
         return shown
 
     def end(self) -> str:
-        """The text that was held back."""
         held, self._held = self._held, ""
         return held
 

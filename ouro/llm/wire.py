@@ -137,7 +137,6 @@ class Wire(ABC):
         self._endpoint = endpoint
         self._effort = effort
         self._model = spec.name.partition("/")[2] or spec.name
-        """Its name on the wire."""
         self._client: httpx.AsyncClient | None = None
         """Keeps its connections between requests."""
         self._making = asyncio.Lock()

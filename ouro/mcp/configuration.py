@@ -143,7 +143,6 @@ def check_server(name: str, server: McpServerSettings) -> None:
 
 
 def to_entry(server: McpServerSettings) -> dict[str, Any]:
-    """The server as an entry of `mcpServers`."""
     default = McpServerSettings()
     entry: dict[str, Any] = {key: getattr(server, key) for key in McpServerSettings.__match_args__}
     changed = {key: value for key, value in entry.items() if value != getattr(default, key)}
@@ -238,7 +237,6 @@ def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
 
 
 def _convert_codex_entry(entry: Any) -> Any:
-    """A Codex entry with the names of `mcpServers`."""
     if not isinstance(entry, dict):
         return entry
     found = {_CODEX_NAMES.get(key, key): value for key, value in entry.items()}

@@ -117,7 +117,6 @@ class Connection:
         return self._client
 
     def answer(self, number: int, value: Any) -> None:
-        """Answer a question that was an event."""
         waiting = self._questions.get(number)
         if waiting is not None and not waiting.done():
             waiting.set_result(value)
@@ -379,7 +378,6 @@ async def _cancel(task: asyncio.Future[Any]) -> None:
 
 
 async def _list_all(list_page: Any, field: str) -> list[Any]:
-    """All items of a paged list, up to a limit."""
     items: list[Any] = []
     cursor = None
     for _ in range(MAX_PAGES):

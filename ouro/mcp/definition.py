@@ -27,8 +27,6 @@ _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
-    """A tool as its server describes it."""
-
     name: str
     description: str
     schema: Mapping[str, Any]
@@ -54,7 +52,6 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def text(self) -> str:
-        """Its description, cleaned and cut."""
         return cut(clean(self.description or self.title), MAX_DESCRIPTION)
 
     def fits_request(self) -> bool:
@@ -89,8 +86,6 @@ class ServerPrompt(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What a connected server offers."""
-
     version: str = ""
     protocol: str = ""
     instructions: str = ""

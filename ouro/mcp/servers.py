@@ -59,8 +59,6 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Host(msgspec.Struct, frozen=True):
-    """What servers need of the session."""
-
     cwd: Path
     environment: Mapping[str, str]
     """Without keys."""
@@ -125,7 +123,6 @@ class McpServer:
         self.log: deque[str] = deque(maxlen=MAX_LOG)
         self.failures = 0
         self.group = 0
-        """Its process group."""
         self._host = host
         self._worker = worker
         self._off = off
@@ -207,7 +204,6 @@ class McpServer:
         self._watching = asyncio.create_task(self._watch(), name=f"mcp {self.name}")
 
     async def stop(self) -> None:
-        """Disconnect."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -242,7 +238,6 @@ class McpServer:
         await self.has_started.wait()
 
     async def _watch(self) -> None:
-        """Connect, and follow what happens until the server ends or is stopped."""
         try:
             async with AsyncExitStack() as slot:
                 await slot.enter_async_context(self._worker.slots)
