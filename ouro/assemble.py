@@ -50,7 +50,7 @@ from ouro.safety import (
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, Steering
 from ouro.session.budget import Budget
-from ouro.session.context_window import ContextWindow, SentContext
+from ouro.session.context_window import ContextWindow, SentContext, find_plan, update_plan_when_loaded
 from ouro.session.custom_commands import CommandRunner
 from ouro.session.file_undo import FileUndo
 from ouro.session.resume import Resumed
@@ -60,7 +60,6 @@ from ouro.session.session import Workbench
 from ouro.session.session_hooks import SessionHooks
 from ouro.session.session_tasks import SessionTasks
 from ouro.session.titles import Titles
-from ouro.session.todo_plan import find_plan, update_plan_when_loaded
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.memory_search import SearchMemory

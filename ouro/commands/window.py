@@ -159,7 +159,7 @@ async def usage(context: ActionContext) -> Answer:
         sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
         periods = sum_periods(sessions, await context.store.load_costs(), today())
         settings = context.folder.settings.limits
-        report = SpendingReport(periods, spending_limits(periods, settings.max_cost_day, settings.max_cost_month))
+        report = SpendingReport(periods, spending_limits(periods, settings))
         agents = ()
     data: dict[str, Any] = {
         "day": today(),

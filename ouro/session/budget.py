@@ -114,9 +114,9 @@ class Budget:
             )
 
     def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
-        limits, spent = self._limits, self._memory.usage.cost or 0.0
-        own = () if limits.max_cost is None else (SpendingLimit("session", "limits.max_cost", limits.max_cost, spent),)
-        return (*own, *spending_limits(periods, limits.max_cost_day, limits.max_cost_month))
+        most, spent = self._limits.max_cost, self._memory.usage.cost or 0.0
+        own = () if most is None else (SpendingLimit("session", "limits.max_cost", most, spent),)
+        return (*own, *spending_limits(periods, self._limits))
 
 
 class VectorBudget:
@@ -128,10 +128,8 @@ class VectorBudget:
 
     def afford(self) -> None:
         """Raises LimitReached where the limit of a day or a month is reached."""
-        limits = self._limits
-        if _counts_others(limits):
-            periods = asyncio.run(_periods(self._session_catalog))
-            _refuse_over(spending_limits(periods, limits.max_cost_day, limits.max_cost_month))
+        if _counts_others(self._limits):
+            _refuse_over(spending_limits(asyncio.run(_periods(self._session_catalog)), self._limits))
 
     def pay(self, model: str, usage: Usage) -> None:
         """Record the cost of a call; if that cannot be written, the log has it."""
@@ -164,13 +162,14 @@ async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tup
     return sum_periods(sessions, costs, today(), session_id)
 
 
-def spending_limits(
-    periods: Sequence[UsagePeriod], day: float | None, month: float | None
-) -> tuple[SpendingLimit, ...]:
-    spent = {period.name: period.total.cost or 0.0 for period in periods}
-    found = (("today", "limits.max_cost_day", day), ("month", "limits.max_cost_month", month))
+def spending_limits(periods: Sequence[UsagePeriod], limits: LimitSettings) -> tuple[SpendingLimit, ...]:
+    """The limits of a day and of a month that are set."""
+    set_limits = {"today": ("max_cost_day", limits.max_cost_day), "month": ("max_cost_month", limits.max_cost_month)}
     return tuple(
-        SpendingLimit(period, name, limit, spent[period]) for period, name, limit in found if limit is not None
+        SpendingLimit(period.name, f"limits.{name}", limit, period.total.cost or 0.0)
+        for period in periods
+        for name, limit in [set_limits.get(period.name, ("", None))]
+        if limit is not None
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Literal
 
@@ -13,17 +13,18 @@ from ouro.agent.compactor import Compactor, Review
 from ouro.agent.environment import Environment
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.requests import prompt_parts
+from ouro.display import Todo, Todos, TodoState
 from ouro.errors import UsageError
-from ouro.events import Emit, Event, TurnFinished
-from ouro.memory.backend import DropRecord, MessageRecord, PinRecord, RecalledItem
+from ouro.events import Emit, Event, TodosChanged, TurnFinished
+from ouro.memory.backend import DropRecord, MessageRecord, PinRecord
 from ouro.memory.compaction import is_own_words
+from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import OUTPUT
 from ouro.memory.side_calls import ask_and_record
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.session.session_tasks import SessionTasks
-from ouro.session.todo_plan import format_plan
 from ouro.tools.shell import ShellJobs
 from ouro.tools.todo import Plan
 
@@ -35,6 +36,10 @@ the question nor your answer will be part of it. Answer from what you know, brie
 {question}"""
 LARGE = 0.2
 """The share of what is sent from which a single message is reported."""
+_PLAN = "## Plan"
+_SIGNS: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+_STATES = {sign: state for state, sign in _SIGNS.items()}
+_TODO = re.compile(r"- (\[[ >x]\]) (.+)")
 
 
 class Outlook(msgspec.Struct, frozen=True):
@@ -110,8 +115,10 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         whole = sum(estimates.values())
         tokens = max(self.compactor.memory.tokens, self.compactor.memory.constant)
         parts = tuple((name, size * tokens // max(1, whole)) for name, size in estimates.items() if size)
-        limit, outlook = self.compactor.limit, self._outlook(tokens)
-        return WindowReport(parts, tokens, self.compactor.window, limit, outlook, self._largest(whole))
+        plan = self.compactor.plan()
+        left = self.compactor.tokens_after(plan) if plan else 0
+        outlook = Outlook(len(plan.covered), len(plan.kept), left) if plan and left < tokens else None
+        return WindowReport(parts, tokens, self.compactor.window, self.compactor.limit, outlook, self._largest(whole))
 
     def compact(self, keep: str, review: Review | None = None, *, probe: bool = False) -> AsyncGenerator[Event, None]:
         """The events of a compaction, as a turn.
@@ -223,7 +230,10 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def _items_of(self, entry: MessageRecord) -> Iterator[ContextItem]:
         message, dropped = entry.message, self._transcript.dropped_items
         is_gone = str(entry.number) in dropped
-        notes = [item for item in self._recalled(entry) if item.state == "loaded"]
+        record, compaction = self._transcript.recalled.get(entry.number), self._transcript.compaction
+        notes = [item for item in record.items if item.state == "loaded"] if record else []
+        if compaction and entry.number in compaction.kept:
+            notes = []  # it is sent without them
         if message.role != "tool":
             calls = ", ".join(call.name for call in message.tool_calls)
             other = "(a picture)" if message.parts_of(Image) else "added by ouro"
@@ -243,11 +253,6 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             is_out = is_gone or item in dropped
             yield ContextItem(item, entry.number, "output", f"{reply.name}: {summary}", size, is_out)
 
-    def _recalled(self, entry: MessageRecord) -> tuple[RecalledItem, ...]:
-        """The notes that are sent with a message: none with one that a compaction keeps."""
-        record, compaction = self._transcript.recalled.get(entry.number), self._transcript.compaction
-        return record.items if record and not (compaction and entry.number in compaction.kept) else ()
-
     @property
     def _transcript(self) -> Transcript:
         return self.compactor.memory.transcript
@@ -255,7 +260,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def _estimates(self) -> Mapping[str, int]:
         sizes = {name: estimate(text) for name, text in prompt_parts(self.compactor.requests.prompt.text)}
         sizes["tools"] = self.compactor.requests.sizes(self.compactor.models()[0])[1]
-        compaction = self.compactor.memory.transcript.compaction
+        compaction = self._transcript.compaction
         sizes["summary"] = estimate(compaction.summary) if compaction else 0
         names = ("your messages", "added by ouro", "answers", "thinking", "tool calls", "tool outputs", "pictures")
         sizes |= dict.fromkeys(names, 0)
@@ -267,14 +272,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         sizes["added by ouro"] = max(0, sizes["added by ouro"] - sizes["summary"])
         return sizes
 
-    def _outlook(self, tokens: int) -> Outlook | None:
-        plan = self.compactor.plan()
-        left = self.compactor.tokens_after(plan) if plan else 0
-        return Outlook(len(plan.covered), len(plan.kept), left) if plan and left < tokens else None
-
     def _largest(self, whole: int) -> str:
-        entries = self.compactor.memory.transcript.sent_entries()
-        found = [(estimate_messages([entry.message]), entry) for entry in entries]
+        found = [(estimate_messages([entry.message]), entry) for entry in self._transcript.sent_entries()]
         size, entry = max(found, key=lambda item: item[0], default=(0, None))
         if entry is None or size < whole * LARGE:
             return ""
@@ -296,3 +295,30 @@ def _size(part: Part, role: str) -> tuple[str, int]:
         case Thinking() | ToolCall():
             name = "thinking" if isinstance(part, Thinking) else "tool calls"
             return name, estimate_messages([Message("assistant", (part,))])
+
+
+def format_plan(todos: Sequence[Todo]) -> str:
+    """The plan as text for a summary; empty without one."""
+    return "\n".join([_PLAN, *(f"- {_SIGNS[todo.state]} {todo.text}" for todo in todos)]) if todos else ""
+
+
+def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
+    """The todos as the agent left them, as far as loaded; else as the summary in force has them."""
+    for message in reversed(memory.messages()):
+        for reply in reversed(message.parts_of(ToolReply)):
+            if reply.display and isinstance(reply.display.body, Todos):
+                return reply.display.body.items
+    compaction = memory.transcript.compaction
+    # The last one in the summary: what it takes along stands after the model's own words.
+    _, heading, rest = compaction.summary.rpartition(f"{_PLAN}\n") if compaction else ("", "", "")
+    steps = (_TODO.fullmatch(line) for line in rest.partition("\n\n")[0].splitlines())
+    return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if heading else ()
+
+
+async def update_plan_when_loaded(plan: Plan, memory: MemoryManager, emit: Emit) -> None:
+    """Correct what was found in the part that a screen waits for, as soon as all that is sent is read."""
+    await memory.pager.loaded()
+    found = find_plan(memory)
+    if found != plan.items:
+        plan.items = found
+        emit(TodosChanged(found))

@@ -58,7 +58,13 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
             UsageError: an insert was refused.
         """
         called = self.registry.called_by(text)
-        inserts = [piece for piece in prompt.pieces if isinstance(piece, Insert) and self._can_insert(piece)]
+        # A word behind an `@` that is not a file stays as it is: it may be a name.
+        resolve = self.permissions.workspace.resolve
+        inserts = [
+            piece
+            for piece in prompt.pieces
+            if isinstance(piece, Insert) and (piece.kind == "shell" or resolve(piece.what).is_file())
+        ]
         calls = [self._call(insert) for insert in inserts]
         replies: dict[Insert, ToolReply] = {}
         if calls:
@@ -68,7 +74,16 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         for insert, reply in replies.items():
             if reply.failed and reply.display and reply.display.summary == "refused":
                 raise UsageError(f"The command was not sent: `{insert.what}` was refused.")
-        body = "".join(piece if isinstance(piece, str) else _insert_text(piece, replies) for piece in prompt.pieces)
+        body = ""
+        for piece in prompt.pieces:
+            if isinstance(piece, str):
+                body += piece
+            elif piece not in replies:
+                body += piece.written
+            elif piece.kind == "shell":
+                body += _SUCCESS.sub("", replies[piece].text)
+            else:
+                body += f'\n<file path="{piece.what}">\n{replies[piece].text}\n</file>\n'
         opening = OPENING.format(called[0].name, called[0].place) if called else OPENING.format("", "")
         if not prompt.agent:
             self.hooks.add(prompt.hooks)
@@ -85,8 +100,19 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
         What the user changes meanwhile stays.
         """
-        model, mode = self.models.current()[0].spec.name, self.permissions.mode
-        own_model, own_mode = self._set_model(prompt, emit), self._set_mode(prompt, emit)
+        model, mode, own_model = self.models.current()[0].spec.name, self.permissions.mode, ""
+        if prompt.model:
+            try:
+                self.models.change(prompt.model, self.models.effort)
+                own_model = self.models.current()[0].spec.name
+            except NoModelError as error:
+                emit(Notice(f"The command runs on this model, not on its own: {error.message}", "warning"))
+        if prompt.mode in get_args(Mode):
+            wanted = cast("Mode", prompt.mode)
+            self.permissions.mode = wanted if prompt.is_own else narrower(wanted, mode)
+        elif prompt.mode:
+            emit(Notice(f"The command runs in this mode, not in its own: there is no mode `{prompt.mode}`.", "warning"))
+        own_mode = self.permissions.mode
         try:
             with self.permissions.widen(prompt.allow):
                 yield
@@ -96,39 +122,6 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
             if self.permissions.mode == own_mode:
                 self.permissions.mode = mode
 
-    def _set_model(self, prompt: CommandPrompt, emit: Emit) -> str:
-        if not prompt.model:
-            return ""
-        try:
-            self.models.change(prompt.model, self.models.effort)
-        except NoModelError as error:
-            emit(Notice(f"The command runs on this model, not on its own: {error.message}", "warning"))
-            return ""
-        return self.models.current()[0].spec.name
-
-    def _set_mode(self, prompt: CommandPrompt, emit: Emit) -> Mode:
-        if prompt.mode in get_args(Mode):
-            mode, before = cast("Mode", prompt.mode), self.permissions.mode
-            self.permissions.mode = mode if prompt.is_own else narrower(mode, before)
-        elif prompt.mode:
-            emit(Notice(f"The command runs in this mode, not in its own: there is no mode `{prompt.mode}`.", "warning"))
-        return self.permissions.mode
-
-    def _can_insert(self, insert: Insert) -> bool:
-        """A word behind an `@` that is not a file stays as it is: it may be a name."""
-        return insert.kind == "shell" or self.permissions.workspace.resolve(insert.what).is_file()
-
     def _call(self, insert: Insert) -> ToolCall:
         key, name = ("command", "shell") if insert.kind == "shell" else ("path", "read")
         return ToolCall(f"command_{next(self.numbers)}", name, {key: insert.what})
-
-
-def _insert_text(insert: Insert, replies: dict[Insert, ToolReply]) -> str:
-    reply = replies.get(insert)
-    if reply is None:
-        return insert.written
-    return (
-        _SUCCESS.sub("", reply.text)
-        if insert.kind == "shell"
-        else f'\n<file path="{insert.what}">\n{reply.text}\n</file>\n'
-    )

@@ -17,7 +17,7 @@ from ouro.display import Todo
 from ouro.errors import SessionError
 from ouro.events import Emit, Event, Notice, TurnFinished
 from ouro.llm import ModelSpec
-from ouro.memory.backend import CompactionRecord, MessageRecord, SessionInfo
+from ouro.memory.backend import MessageRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, scale_tokens
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
@@ -44,8 +44,6 @@ CacheState = Literal["warm", "cold", "probably warm", "probably cold"]
 
 
 class RepositoryChanges(msgspec.Struct, frozen=True):
-    """What has changed in the repository since the session was last used."""
-
     branch: str
     branch_then: str
     """Empty if it is unknown."""
@@ -167,33 +165,29 @@ class Resumed(msgspec.Struct, eq=False):
 
     async def _send_tail(self, emit: Emit) -> TurnFinished:
         """Leave all but the last turns out of the request, without a summary: they stay in the session."""
-        await self.transcript.pager.loaded()
         memory = self.transcript
+        await memory.pager.loaded()
         entries = memory.transcript.sent_entries()
-        begin = _begin_of_tail(entries)
-        if begin == 0:
+        if not (begin := _begin_of_tail(entries)):
             emit(Notice("Nothing is left out: the last turns are all there is."))
             return TurnFinished("answered")
-        record = self._tail_record(entries, begin, await self.window.compactor.environment())
-        pinned = [entry.message for entry in entries[:begin] if entry.number in record.kept]
+        left, earlier = entries[:begin], memory.transcript.compaction
+        numbers = [entry.number for entry in left if entry.number]
+        pinned = [entry.message for entry in left if entry.number in memory.transcript.pins]
+        summary = f"{begin} earlier messages of this session were left out here, without a summary of them."
+        carried = await self.window.compactor.environment()
+        record = replace(
+            compaction_record(memory, "manual"),
+            covers=(earlier.covers[0] if earlier else numbers[0], max(numbers)),
+            kept=tuple(number for number in numbers if number in memory.transcript.pins),
+            summary="\n\n".join(filter(None, [earlier.summary if earlier else "", summary, carried])),
+            messages=begin,
+        )
         sent = make_sendable(replace_by_summary(pinned, record.summary, [entry.message for entry in entries[begin:]]))
         before = memory.tokens
         record = replace(record, tokens=(before, scale_tokens(before, memory.context(), sent, memory.constant)))
         await self.window.compactor.save(record, emit)
         return TurnFinished("answered")
-
-    def _tail_record(self, entries: Sequence[MessageRecord], begin: int, carried: str) -> CompactionRecord:
-        memory, transcript = self.transcript, self.transcript.transcript
-        earlier = transcript.compaction
-        numbers = [entry.number for entry in entries[:begin] if entry.number]
-        left_out = f"{begin} earlier messages of this session were left out here, without a summary of them."
-        return replace(
-            compaction_record(memory, "manual"),
-            covers=(earlier.covers[0] if earlier else numbers[0], max(numbers)),
-            kept=tuple(number for number in numbers if number in transcript.pins),
-            summary="\n\n".join(filter(None, [earlier.summary if earlier else "", left_out, carried])),
-            messages=begin,
-        )
 
     def _tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
         begin = _begin_of_tail(entries)

@@ -59,7 +59,11 @@ class SessionHooks:
         Raises:
             PromptRefused: a hook refused it.
         """
-        texts = [] if self._is_started else [await self._run_start()]
+        texts: list[str] = []
+        if not self._is_started:
+            self._is_started = True
+            started = await self.run("session-start", {"source": self._source}, (self._source,))
+            texts.append(started.context)
         outcome = await self.run("user-prompt", {"prompt": prompt})
         if outcome.verdict == "deny":
             raise PromptRefused(outcome.reason)
@@ -97,9 +101,11 @@ class SessionHooks:
         """`ask_user`, with a notification for each question."""
 
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
-            is_permission = isinstance(question, PermissionAsked)
-            kind = "permission" if is_permission else "question"
-            about = question.title if isinstance(question, PermissionAsked) else question.question.text
+            kind, about = "question", ""
+            if isinstance(question, PermissionAsked):
+                kind, about = "permission", question.title
+            else:
+                about = question.question.text
             theirs = _NOTIFICATIONS[kind]
             data = {"message": f"ouro waits for your answer: {about}", "kind": kind, "notification_type": theirs}
             self._in_background("notification", data, (kind, theirs))
@@ -122,10 +128,6 @@ class SessionHooks:
         if outcome.message:
             self._tasks.emit(Notice(outcome.message))
         return outcome
-
-    async def _run_start(self) -> str:
-        self._is_started = True
-        return (await self.run("session-start", {"source": self._source}, (self._source,))).context
 
     def _in_background(self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = ()) -> None:
         async def in_background() -> None:

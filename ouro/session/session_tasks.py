@@ -93,7 +93,6 @@ class SessionTasks:
             self._turns.discard(task)
 
     def interrupt(self) -> bool:
-        """End the turn and the user's shell lines; return whether there were any."""
         for task in self._turns:
             task.cancel()
         return bool(self._turns)
@@ -110,7 +109,6 @@ class SessionTasks:
             emit(QuestionClosed(question.question_id))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
-        """Answer a question; an answer to one that is not open is dropped."""
         waiting = self._questions.get(question_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
@@ -127,7 +125,6 @@ class SessionTasks:
             log.warning("%s: %s", task.get_name(), error, exc_info=error)
 
     def emit(self, event: Event) -> None:
-        """Hand a background event to the reader of `events`."""
         self._events.put_nowait(event)
 
     def warn(self, text: str) -> None:
@@ -138,7 +135,6 @@ class SessionTasks:
         return await self.ask_user(QuestionAsked(question_id, question, of_turn=False), self.emit)
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """What happens in the background, until `close`. For one reader."""
         while (event := await self._events.get()) is not None:
             yield event
 

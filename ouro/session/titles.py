@@ -44,30 +44,28 @@ class Titles:
         is_answered = any(message.role == "assistant" and message.text for message in self._memory.messages())
         if self._may_try and is_answered and self._is_made_of_first_words():
             self._may_try = False
-            self._tasks.start("title", self._replace_first_words())
+
+            async def replace_first_words() -> None:
+                title = await self._ask()
+                if self._is_made_of_first_words():  # the user may have renamed it meanwhile
+                    self._memory.set_title(title)
+                    self._tasks.emit(Titled(self._memory.title))
+
+            self._tasks.start("title", replace_first_words())
 
     async def find(self) -> str:
         """Set the title that a model gives, and return it; raises UsageError where there is none."""
         self._memory.set_title(await self._ask())
         return self._memory.title
 
-    async def _replace_first_words(self) -> None:
-        title = await self._ask()
-        if self._is_made_of_first_words():  # the user may have renamed it meanwhile
-            self._memory.set_title(title)
-            self._tasks.emit(Titled(self._memory.title))
-
     async def _ask(self) -> str:
-        words = excerpt(self._memory.messages())
-        if not words:
+        if not (words := excerpt(self._memory.messages())):
             raise UsageError("There are no messages yet to make a title of.")
         asked = [system(INSTRUCTIONS), user(words)]
-        title = clean_title(
-            await ask_and_record(self._models.role("compact"), self._memory, "title", asked, attempts=1)
-        )
-        if not title:
-            raise UsageError("The model gave no title.", "Set one: /rename Fix the parser")
-        return title
+        answer = await ask_and_record(self._models.role("compact"), self._memory, "title", asked, attempts=1)
+        if title := clean_title(answer):
+            return title
+        raise UsageError("The model gave no title.", "Set one: /rename Fix the parser")
 
     def _is_made_of_first_words(self) -> bool:
         texts = (message.text for message in self._memory.messages() if message.role == "user" and message.text)

@@ -7,7 +7,7 @@ from ouro.display import Todo
 from ouro.events import TodosChanged
 from ouro.llm import ModelSpec, ScriptedModel, call
 from ouro.session import OpenRequest
-from ouro.session.todo_plan import format_plan
+from ouro.session.context_window import format_plan
 
 PLAN = (Todo("look", "done"), Todo("mend it [now]", "in_progress"), Todo("tell"))
 
