@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 import uuid
@@ -53,7 +54,12 @@ def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> I
     `most`: bytes after which to stop; None: read all.
     """
     with open_regular(path) as file:
-        for line in _lines(file, left_out, most):
+        while line := file.readline(MAX_LINE):
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                left_out[TOO_LONG] += 1
+                while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                    pass
+                continue
             value = None
             with suppress(ValueError, RecursionError):
                 # Not strict UTF-8: half a character at the end of a cut line must not lose the rest.
@@ -62,18 +68,8 @@ def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> I
                 yield value
             elif line.strip(b" \t\r\n\0"):
                 left_out[DAMAGED] += 1
-
-
-def _lines(file: BinaryIO, left_out: Counter[str], most: int | None) -> Iterator[bytes]:
-    while line := file.readline(MAX_LINE):
-        if len(line) == MAX_LINE and not line.endswith(b"\n"):
-            left_out[TOO_LONG] += 1
-            while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
-                pass
-            continue
-        yield line
-        if most is not None and file.tell() >= most:
-            return
+            if most is not None and file.tell() >= most:
+                return
 
 
 Program = Literal["claude-code", "codex", "ouro-old", "json"]
@@ -186,7 +182,7 @@ class TranscriptBuilder:
         """Those of them that the user wrote."""
         self.calls: dict[str, ToolCall] = {}
         self._places: dict[int, int] = {}
-        self._next = 1
+        self._numbers = itertools.count(1)
         self._first_model = self._model = self._title = ""
 
     def add(self, message: Message, at: str) -> int:
@@ -198,14 +194,13 @@ class TranscriptBuilder:
             elif self.records:
                 self.records.append(ModelRecord(message.model, self._time(at)))
         self._note_calls(message.parts)
-        number = self._take_number()
+        number = next(self._numbers)
         self._places[number] = len(self.records)
         self.records.append(MessageRecord(number, self._time(at), message))
         self.branch.append(number)
         return number
 
     def add_prompt(self, parts: Sequence[Part], at: str) -> int:
-        """Append a message of the user; returns its number."""
         number = self.add(Message("user", tuple(parts)), at)
         self.prompts.append(number)
         return number
@@ -257,7 +252,7 @@ class TranscriptBuilder:
             covers = (self.branch[0], self.branch[-1])
             still = tuple(number for number in kept if number in self._places)
             self.records.append(
-                CompactionRecord(self._take_number(), self._time(at), covers, still, summary, trigger, tokens=tokens)
+                CompactionRecord(next(self._numbers), self._time(at), covers, still, summary, trigger, tokens=tokens)
             )
 
     def set_title(self, title: str) -> None:
@@ -284,10 +279,6 @@ class TranscriptBuilder:
 
     def _note_calls(self, parts: Sequence[Part]) -> None:
         self.calls.update({part.id: part for part in parts if isinstance(part, ToolCall)})
-
-    def _take_number(self) -> int:
-        self._next += 1
-        return self._next - 1
 
     def _time(self, at: str) -> str:
         self.last_at = at or self.last_at
@@ -327,12 +318,18 @@ def display_for(call: ToolCall, text: str, exit_code: int | None = None) -> Disp
     first = text.strip().partition("\n")[0][:120]
     if changes := _changes(arguments):
         return Display(first or "changed", Diff(changes))
-    if todos := _todos(arguments):
+    items = dictionaries(arguments.get("todos") or arguments.get("plan"))
+    steps = [(item.get("content") or item.get("step"), _STATES.get(str(item.get("status")))) for item in items]
+    if todos := tuple(Todo(step, state or "pending") for step, state in steps if isinstance(step, str)):
         return Display(f"{len(todos)} todos", Todos(todos))
     patch = arguments.get("input")
     if isinstance(patch, str) and patch.lstrip().startswith("*** Begin Patch"):
         return Display(first or "patched", Plain(patch, "diff"))
-    if command := _command(arguments):
+    command = arguments.get("command") or arguments.get("cmd")
+    if isinstance(command, list) and all(isinstance(item, str) for item in command):
+        is_shell = len(command) == 3 and command[1] in ("-lc", "-c")
+        command = command[2] if is_shell else " ".join(command)
+    if isinstance(command, str) and command:
         return Display(first or "no output", CommandOutput(command, text, exit_code))
     return None
 
@@ -348,17 +345,3 @@ def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:
     if not changes and isinstance(content := arguments.get("content"), str):
         changes = [FileChange(path, None, content)]
     return tuple(changes)
-
-
-def _todos(arguments: Mapping[str, Any]) -> tuple[Todo, ...]:
-    items = dictionaries(arguments.get("todos") or arguments.get("plan"))
-    found = [(item.get("content") or item.get("step"), item.get("status")) for item in items]
-    return tuple(Todo(text, _STATES.get(str(state), "pending")) for text, state in found if isinstance(text, str))
-
-
-def _command(arguments: Mapping[str, Any]) -> str:
-    command = arguments.get("command") or arguments.get("cmd")
-    if isinstance(command, list) and all(isinstance(item, str) for item in command):
-        is_shell = len(command) == 3 and command[1] in ("-lc", "-c")
-        return str(command[2]) if is_shell else " ".join(command)
-    return command if isinstance(command, str) else ""

@@ -85,8 +85,12 @@ class _EntryReader:
             at = parse_time(entry.get("timestamp"))
             take = self._take_answer if kind == "assistant" else self._take_user
             number = take(entry, message, at)
-        elif kind == "attachment":
-            number = self._take_attachment(entry)
+        elif kind == "attachment":  # it may be a message that the user sent during a turn
+            attachment = dictionary(entry.get("attachment"))
+            is_prompt = attachment.get("type") == "queued_command"
+            is_prompt = is_prompt and attachment.get("commandMode", "prompt") == "prompt"
+            if parts := list(_user_parts(attachment.get("prompt"))) if is_prompt else []:
+                number = builder.add_prompt(parts, parse_time(entry.get("timestamp")))
         elif kind == "system" and entry.get("subtype") == "compact_boundary":
             self._boundary = dictionary(entry.get("compactMetadata"))
         elif kind not in _WITHOUT_WORDS and kind not in ("user", "assistant"):
@@ -104,38 +108,31 @@ class _EntryReader:
     def _take_user(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
         parts = list(_user_parts(message.get("content"), is_context=entry.get("isMeta") is True))
         if entry.get("isCompactSummary") is True:
-            self._compact("\n\n".join(part.text for part in parts if isinstance(part, Text | Context)), at)
+            metadata, self._boundary = self._boundary, {}
+            trigger: CompactionTrigger = "manual" if metadata.get("trigger") == "manual" else "auto"
+            tokens = (count_of(metadata.get("preTokens")), count_of(metadata.get("postTokens")))
+            kept: list[int] = []
+            if isinstance(segment := metadata.get("preservedSegment"), dict):
+                first, last = (self._places.get(str(segment.get(key)), 0) for key in ("headUuid", "tailUuid"))
+                kept = [number for number in self.builder.branch if 0 < first <= number <= last]
+            summary = "\n\n".join(part.text for part in parts if isinstance(part, Text | Context))
+            self.builder.compact(summary, at, trigger, tokens, kept)
             return 0
         results = [block for block in _blocks(message.get("content")) if block.get("type") == "tool_result"]
         number = 0
         if results:
             number = self.builder.add(Message("tool", tuple(map(self._reply, results))), at)
         if any(isinstance(part, Text | Image) for part in parts):
-            if not results:
-                self._rewind(entry, at)
+            parent = entry.get("parentUuid")
+            # A parent that is damaged or in another file: the session continues from the last message.
+            if not results and "parentUuid" in entry and (parent is None or parent in self._places):
+                to = 0 if parent is None else self._places[parent]
+                if any(prompt > to for prompt in self.builder.prompts):
+                    self.builder.rewind(to, at)
             number = self.builder.add_prompt(parts, at)
         elif parts:
             number = self.builder.add(Message("user", tuple(parts)), at)
         return number
-
-    def _rewind(self, entry: Mapping[str, Any], at: str) -> None:
-        """Rewind if the parent of a prompt is not the last message."""
-        parent = entry.get("parentUuid")
-        if "parentUuid" not in entry or (parent is not None and parent not in self._places):
-            return  # damaged, or in another file: continue from the last message
-        to = 0 if parent is None else self._places[parent]
-        if any(number > to for number in self.builder.prompts):
-            self.builder.rewind(to, at)
-
-    def _compact(self, summary: str, at: str) -> None:
-        metadata, self._boundary = self._boundary, {}
-        trigger: CompactionTrigger = "manual" if metadata.get("trigger") == "manual" else "auto"
-        tokens = (count_of(metadata.get("preTokens")), count_of(metadata.get("postTokens")))
-        kept: list[int] = []
-        if isinstance(segment := metadata.get("preservedSegment"), dict):
-            first, last = (self._places.get(str(segment.get(key)), 0) for key in ("headUuid", "tailUuid"))
-            kept = [number for number in self.builder.branch if 0 < first <= number <= last]
-        self.builder.compact(summary, at, trigger, tokens, kept)
 
     def _take_answer(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
         builder, parts = self.builder, tuple(_answer_parts(message.get("content")))
@@ -164,15 +161,6 @@ class _EntryReader:
         images = tuple(item for item in found if isinstance(item, Image))
         failed = block.get("is_error") is True
         return self.builder.reply(short_text(block.get("tool_use_id")), text, failed=failed, images=images)
-
-    def _take_attachment(self, entry: Mapping[str, Any]) -> int:
-        """Import a message that the user sent during a turn."""
-        attachment = dictionary(entry.get("attachment"))
-        is_prompt = attachment.get("type") == "queued_command" and attachment.get("commandMode", "prompt") == "prompt"
-        parts = list(_user_parts(attachment.get("prompt"))) if is_prompt else []
-        if not parts:
-            return 0
-        return self.builder.add_prompt(parts, parse_time(entry.get("timestamp")))
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:

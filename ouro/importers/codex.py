@@ -145,7 +145,11 @@ class _LineReader:
             case "function_call" | "custom_tool_call" | "local_shell_call":
                 self._answered(_call(item))
             case "web_search_call" | "tool_search_call":
-                self._take_search(item)
+                # The provider ran it: its results are not in the file.
+                call_id = short_text(item.get("call_id")) or f"search_{len(self.builder.calls) + 1}"
+                name = str(item["type"]).removesuffix("_call")
+                self._answered(ToolCall(call_id, name, dictionary(item.get("action"))))
+                self._reply(call_id, "(the provider looked this up; what it found was not kept)")
             case "function_call_output" | "custom_tool_call_output":
                 text, images, failed = _output(item.get("output"))
                 found = _EXIT_CODE.search(text[:400])
@@ -155,9 +159,16 @@ class _LineReader:
                 self.builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` items"] += 1
 
     def _take_user(self, parts: Sequence[Part]) -> None:
-        if parts:
+        said: list[Part] = []
+        for part in parts:
+            if isinstance(part, Text) and (found := _SHELL_LINE.match(part.text)):
+                output = re.sub(r"</?(?:result|user_shell_command)>", "", found[2]).strip()
+                said.append(Text(f"I ran this in a shell:\n\n$ {found[1].strip()}\n{output}".strip()))
+            else:
+                said.append(part)
+        if said:
             self._answer = 0
-            self.builder.add_prompt([_shell_line(part) for part in parts], self._at)
+            self.builder.add_prompt(said, self._at)
 
     def _answered(self, *parts: Part) -> None:
         if not parts:
@@ -167,13 +178,6 @@ class _LineReader:
             return
         model = self._model if "/" in self._model or not self._model else f"{self._provider or 'openai'}/{self._model}"
         self._answer = self._last_answer = self.builder.add(Message("assistant", parts, None, model), self._at)
-
-    def _take_search(self, item: Mapping[str, Any]) -> None:
-        """Import a search that the provider ran: its results are not in the file."""
-        call_id = short_text(item.get("call_id")) or f"search_{len(self.builder.calls) + 1}"
-        name = str(item["type"]).removesuffix("_call")
-        self._answered(ToolCall(call_id, name, dictionary(item.get("action"))))
-        self._reply(call_id, "(the provider looked this up; what it found was not kept)")
 
     def _reply(self, call_id: str, text: str, **details: Any) -> None:
         self._answer = 0
@@ -208,14 +212,6 @@ class _LineReader:
             message = self.builder.message(self._last_answer)
             usage = (message.usage or Usage()) + Usage(*tokens)
             self.builder.replace_message(self._last_answer, replace(message, usage=usage))
-
-
-def _shell_line(part: Part) -> Part:
-    found = _SHELL_LINE.match(part.text) if isinstance(part, Text) else None
-    if found is None:
-        return part
-    output = re.sub(r"</?(?:result|user_shell_command)>", "", found[2]).strip()
-    return Text(f"I ran this in a shell:\n\n$ {found[1].strip()}\n{output}".strip())
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:

@@ -86,7 +86,10 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
     found: list[ImportSource] = []
     for path in paths:
         if path.is_dir():
-            found += [source for file in _files_below(path) if (source := _source(file, program)) is not None]
+            for place, folders, names in os.walk(path):  # links are not followed: they could form a loop
+                folders.sort()
+                files = (Path(place, name) for name in sorted(names) if name.endswith(_ENDINGS) and name[0] != ".")
+                found += [source for file in files if (source := _source(file, program)) is not None]
         elif not path.exists():
             raise UsageError(f"{path} is not there.")
         elif (source := _source(path, program)) is not None:
@@ -98,12 +101,6 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
     return sorted(found, key=lambda item: item.changed_at, reverse=True)
 
 
-def _files_below(place: Path) -> Iterable[Path]:
-    for name, folders, files in os.walk(place):  # links are not followed: they could form a loop
-        folders.sort()
-        yield from (Path(name, file) for file in sorted(files) if file.endswith(_ENDINGS) and not file.startswith("."))
-
-
 def _source(path: Path, program: Program | None) -> ImportSource | None:
     try:
         head = list(json_lines(path, Counter(), _PEEK)) if path.suffix == ".jsonl" else []
@@ -113,7 +110,8 @@ def _source(path: Path, program: Program | None) -> ImportSource | None:
         return None
     if found is None:
         return None
-    project = next((name for line in head if (name := _project(line))), "")
+    folders = (line.get("cwd") or dictionary(line.get("payload")).get("cwd") for line in head)
+    project = next(filter(None, map(project_folder, folders)), "")
     words = next((text for line in head if (text := _words(line))), "")
     return ImportSource(path, found, status.st_size, parse_time(status.st_mtime), project, words)
 
@@ -121,9 +119,15 @@ def _source(path: Path, program: Program | None) -> ImportSource | None:
 def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
     """The program of a session file, by its first lines; None if unknown."""
     if path.suffix == ".yaml":
-        return "ouro-old" if path.name == "session.yaml" and _is_older(path) else None
+        lines = read_start(path, _PEEK_BEGINNING).splitlines() if path.name == "session.yaml" else []
+        has_id = any(line.startswith("id:") for line in lines)
+        return "ouro-old" if has_id and not any(line.startswith("---") for line in lines[:3]) else None
     if path.suffix == ".json":
-        return "json" if _begins_as_export(path) else None
+        start = read_start(path, _PEEK_BEGINNING).partition('"session"')[2]
+        first = None
+        with suppress(ValueError):
+            first, _ = json.JSONDecoder().raw_decode(start.lstrip(" \n:"))
+        return "json" if isinstance(first, dict) and "format" in first else None
     for line in head:
         if line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context"):
             return "codex"
@@ -132,24 +136,6 @@ def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
         if "sessionId" in line and line.get("type") in ("user", "assistant") and line.get("isSidechain") is not True:
             return "claude-code"
     return None
-
-
-def _is_older(path: Path) -> bool:
-    lines = read_start(path, _PEEK_BEGINNING).splitlines()
-    return not any(line.startswith("---") for line in lines[:3]) and any(line.startswith("id:") for line in lines)
-
-
-def _begins_as_export(path: Path) -> bool:
-    start = read_start(path, _PEEK_BEGINNING)
-    try:
-        first, _ = json.JSONDecoder().raw_decode(start[start.index('"session"') + len('"session"') :].lstrip(" \n:"))
-    except ValueError:
-        return False
-    return isinstance(first, dict) and "format" in first
-
-
-def _project(line: Mapping[str, object]) -> str:
-    return project_folder(line.get("cwd")) or project_folder(dictionary(line.get("payload")).get("cwd"))
 
 
 def _words(line: Mapping[str, object]) -> str:
@@ -238,9 +224,14 @@ class Importer:
         done = ImportResult(source, "new", header.id, title, count, session.left_out)
         if not count:
             return replace(done, outcome="empty")
-        if header.id in self._known and not _is_same((await self._store.read_whole(header.id)).header, header):
-            header = replace(header, id=session_id_for(source.program, f"another {header.id}"))
-            done = replace(done, session_id=header.id)
+        if header.id in self._known:
+            known = (await self._store.read_whole(header.id)).header
+            is_same = (known.created_at, known.project) == (header.created_at, header.project)
+            if known.origin or header.origin:
+                is_same = all(known.origin.get(name) == header.origin.get(name) for name in ("from", "id"))
+            if not is_same:
+                header = replace(header, id=session_id_for(source.program, f"another {header.id}"))
+                done = replace(done, session_id=header.id)
         if header.id in self._known:
             return await self._add(done, header, records)
         await self._store.import_session(header, records)
@@ -281,12 +272,11 @@ class _Growth:
     def __init__(self, imported: Iterable[Record], source: Sequence[Record]) -> None:
         self._source = list(_keyed(source))
         self._imported: dict[_Key, Record] = {}
-        self._next = 1
-        self._last_at = ""
+        self._last_at, self._last = "", 0
         for key, record in _keyed(imported):
             self._imported[key] = record
             self._last_at = max(self._last_at, record.at)
-            self._next = max(self._next, getattr(record, "number", 0) + 1)
+            self._last = max(self._last, getattr(record, "number", 0))
         self._changes = {key[:2] for key in self._imported}
         self._titles = [record.title for record in self._imported.values() if isinstance(record, TitleRecord)]
         known = {key for key, _ in self._source}
@@ -308,7 +298,9 @@ class _Growth:
                     new.append(change)
                 continue
             known = self._imported.get(key)
-            if isinstance(known, MessageRecord) and (_size(known) == _size(record) or self.has_parted):
+            if isinstance(known, MessageRecord) and (
+                self.has_parted or len(known.message.parts) == len(record.message.parts)
+            ):
                 numbers[record.number] = before = known.number
                 continue
             if known:  # it was incomplete at the last import
@@ -326,18 +318,14 @@ class _Growth:
         if isinstance(record, RewindRecord):
             return replace(record, to=numbers.get(record.to, 0))
         if isinstance(record, CompactionRecord):
-            covers = (numbers.get(record.covers[0], 1), numbers.get(record.covers[1], self._next - 1))
+            covers = (numbers.get(record.covers[0], 1), numbers.get(record.covers[1], self._last))
             kept = tuple(numbers[item] for item in record.kept if item in numbers)
             return replace(record, number=self._number(), covers=covers, kept=kept)
         return record
 
     def _number(self) -> int:
-        self._next += 1
-        return self._next - 1
-
-
-def _size(record: MessageRecord) -> int:
-    return len(record.message.parts)
+        self._last += 1
+        return self._last
 
 
 def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
@@ -362,9 +350,3 @@ def _name(record: Record) -> str:
     first = next(iter(record.message.parts), None)
     call = first.id if isinstance(first, ToolCall) else first.call_id if isinstance(first, ToolReply) else ""
     return f"{record.message.role} {call}".rstrip()
-
-
-def _is_same(one: SessionHeader, other: SessionHeader) -> bool:
-    if other.origin or one.origin:
-        return all(one.origin.get(key) == other.origin.get(key) for key in ("from", "id"))
-    return one.created_at == other.created_at and one.project == other.project

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +51,13 @@ def read_export(path: Path) -> ForeignSession:
     if header.id != session_id_for("json", header.id) or not parse_time(header.created_at):
         raise SessionError(f"{path} is no export of ouro: its id or date is none.")
     left_out: Counter[str] = Counter()
-    records = tuple(_records(document.get("records"), left_out))
-    return ForeignSession(header, records, +left_out)
-
-
-def _records(items: Any, left_out: Counter[str]) -> Iterable[Record]:
-    for data in items if isinstance(items, list) else []:
+    records: list[Record] = []
+    for data in items if isinstance(items := document.get("records"), list) else []:
         try:
-            yield record_from_export(data)
+            records.append(record_from_export(data))
         except (UnknownRecordError, BadRecordError, RecursionError):
             left_out[DAMAGED_RECORDS] += 1
+    return ForeignSession(header, tuple(records), +left_out)
 
 
 def read_older_ouro(path: Path) -> ForeignSession:
@@ -131,12 +128,10 @@ def _answer(data: Mapping[str, Any]) -> Message | None:
         function = dictionary(call.get("function")) or call
         name = short_text(function.get("name")) or "unknown"
         parts.append(parse_call(short_text(call.get("id")), name, function.get("arguments")))
-    usage = data.get("usage")
-    used = _usage(usage) if isinstance(usage, dict) else None
+    used = None
+    if isinstance(usage := data.get("usage"), dict):
+        read = count_of(usage.get("input_tokens")) or count_of(usage.get("prompt_tokens"))
+        written = count_of(usage.get("output_tokens")) or count_of(usage.get("completion_tokens"))
+        cached = count_of(usage.get("cache_read_tokens"))
+        used = Usage(read, cached, count_of(usage.get("cache_creation_tokens")), written)
     return Message("assistant", tuple(parts), used, short_text(data.get("model"), 120)) if parts else None
-
-
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    read = count_of(usage.get("input_tokens")) or count_of(usage.get("prompt_tokens"))
-    written = count_of(usage.get("output_tokens")) or count_of(usage.get("completion_tokens"))
-    return Usage(read, count_of(usage.get("cache_read_tokens")), count_of(usage.get("cache_creation_tokens")), written)
