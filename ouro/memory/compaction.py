@@ -90,7 +90,14 @@ def is_own_words(message: Message) -> bool:
 
 def quote_messages(entries: Iterable[MessageRecord]) -> str:
     """Messages that are too long to keep, quoted by beginning and end; empty if there are none."""
-    return "\n\n".join(_quote(entry) for entry in entries)
+    head, tail = SHORTENED
+    quotes: list[str] = []
+    for entry in entries:
+        text = entry.message.text
+        if (left_out := len(text) - head - tail) > 0:
+            text = f"{text[:head]}\n[… {left_out:,} characters are left out …]\n{text[-tail:]}"
+        quotes.append(f"Message {entry.number}:\n" + "\n".join(f"> {line}" for line in text.splitlines()))
+    return "\n\n".join(quotes)
 
 
 def parse_files(summary: str) -> list[str]:
@@ -107,10 +114,12 @@ def format_files(lines: Iterable[str]) -> str:
 
 def format_pictures(plan: CompactionPlan) -> str:
     """The images that are no longer sent, as a section of a summary; empty if there are none."""
-    gone = [entry for entry in plan.covered if entry.number not in plan.kept]
-    lines = [
-        f"- {image.name or image.media_type}, message {entry.number}" for entry in gone for image in _images(entry)
-    ]
+    lines: list[str] = []
+    for entry in plan.covered:
+        if entry.number not in plan.kept:
+            in_replies = (image for reply in entry.message.parts_of(ToolReply) for image in reply.images)
+            images = (*entry.message.parts_of(Image), *in_replies)
+            lines += [f"- {image.name or image.media_type}, message {entry.number}" for image in images]
     more = [f"- and {len(lines) - MAX_FILES} more"] if len(lines) > MAX_FILES else []
     return "\n".join(["## Pictures that are not sent any more", *lines[:MAX_FILES], *more]) if lines else ""
 
@@ -171,20 +180,6 @@ def _choose_kept(
             quoted.append(entry)
             room -= short
     return tuple(sorted(kept)), tuple(sorted(quoted, key=lambda entry: entry.number))
-
-
-def _images(entry: MessageRecord) -> tuple[Image, ...]:
-    replies = entry.message.parts_of(ToolReply)
-    return (*entry.message.parts_of(Image), *(image for reply in replies for image in reply.images))
-
-
-def _quote(entry: MessageRecord) -> str:
-    text = entry.message.text
-    head, tail = SHORTENED
-    left_out = len(text) - head - tail
-    if left_out > 0:
-        text = f"{text[:head]}\n[… {left_out:,} characters are left out …]\n{text[-tail:]}"
-    return f"Message {entry.number}:\n" + "\n".join(f"> {line}" for line in text.splitlines())
 
 
 ASK = """\
@@ -300,16 +295,13 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
             if text := "\n\n".join(part.text for part in message.parts if isinstance(part, kind)):
                 shown[name] = text
         if message.tool_calls:
-            shown["calls"] = [_call(call) for call in message.tool_calls]
+            calls = ((call.name, json.dumps(dict(call.arguments), ensure_ascii=False)) for call in message.tool_calls)
+            shown["calls"] = [{"tool": name, "arguments": _cut(arguments)} for name, arguments in calls]
         if replies := message.parts_of(ToolReply):
             shown["outputs"] = [{"of": reply.name, "text": _cut(reply.text)} for reply in replies]
         if images := message.parts_of(Image):
             shown["pictures"] = [image.name or image.media_type for image in images]
         yield json.dumps(shown, ensure_ascii=False)
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"tool": call.name, "arguments": _cut(json.dumps(dict(call.arguments), ensure_ascii=False))}
 
 
 def _cut(text: str) -> str:

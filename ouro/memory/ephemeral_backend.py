@@ -59,7 +59,7 @@ class DictMemoryStore(MemoryStore):
     async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
         copied = self._find(source_id).records
         if number is not None:
-            numbers = [_number(record) for record in copied]
+            numbers = [record.number if isinstance(record, NumberedRecord) else 0 for record in copied]
             if number and number not in numbers:
                 raise SessionNotFound(f"Session `{source_id[:8]}` has no message {number}.")
             copied = copied[: numbers.index(number) + 1 if number else 0]
@@ -141,10 +141,6 @@ class DictMemoryStore(MemoryStore):
     def _listed(self, *, deleted: bool) -> list[SessionInfo]:
         found = [_info(session) for session in self._sessions.values() if session.is_deleted == deleted]
         return sorted((info for info in found if info.messages), key=lambda info: info.updated_at, reverse=True)
-
-
-def _number(record: Record) -> int:
-    return record.number if isinstance(record, NumberedRecord) else 0
 
 
 def _refuse_if_open(session: _StoredSession) -> None:

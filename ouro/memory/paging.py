@@ -70,10 +70,13 @@ class TranscriptPager:
             return ()
         transcript = self._current()
         items = transcript.shown_items()
-        while self.has_earlier and (_count_messages(items[: self._first_shown(items)]) < count or _is_tool(items[0])):
+        while True:
+            begin = end = self._first_shown(items)
+            hidden = sum(isinstance(item, MessageRecord) for item in items[:end])
+            if not self.has_earlier or (hidden >= count and not _is_tool(items[0])):
+                break
             await self.earlier(count)
             items = transcript.shown_items()
-        begin = end = self._first_shown(items)
         while begin and (count > 0 or _is_tool(items[begin])):
             begin -= 1  # tool results are shown with their tool calls
             count -= isinstance(items[begin], MessageRecord)
@@ -151,10 +154,6 @@ class TranscriptPager:
         self.set_place(loaded)
         take(loaded)
         return ""
-
-
-def _count_messages(items: Sequence[ShownItem]) -> int:
-    return sum(isinstance(item, MessageRecord) for item in items)
 
 
 def _is_tool(item: ShownItem) -> bool:

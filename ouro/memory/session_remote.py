@@ -64,7 +64,11 @@ class SessionRemote:
         asked = self._remote("ls-remote", "--", self._address, BRANCH)
         self.tip = asked.split()[0].decode() if asked.strip() else ""
         if not self.tip:
-            self._key = self._make_key() if encrypt or self._is_sealed else b""
+            self._key = b""
+            if encrypt or self._is_sealed:
+                if not self._key_file.exists():
+                    write_private(self._key_file, base64.urlsafe_b64encode(os.urandom(_KEY)).decode() + "\n")
+                self._key = self._read_key()
             return {}
         flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--force")
         self._remote("-c", "fetch.fsckObjects=true", "fetch", *flags, "--", self._address, f"{BRANCH}:{BRANCH}")
@@ -149,11 +153,6 @@ class SessionRemote:
         self._key = self._read_key()
         self.opened(_FORMAT_FILE, base64.b64decode(about["check"]))
         self.repository.write_record(_SEALED, self._address)
-
-    def _make_key(self) -> bytes:
-        if not self._key_file.exists():
-            write_private(self._key_file, base64.urlsafe_b64encode(os.urandom(_KEY)).decode() + "\n")
-        return self._read_key()
 
     def _read_key(self) -> bytes:
         try:

@@ -225,7 +225,11 @@ class SessionSync:
         changes: dict[str, bytes | None] = {}
         if sent is None:
             names, changes = [], dict.fromkeys(other.chunks)
-            changes[f"{place}/header"] = self._remote.sealed(f"{place}/header", self._header_text(local))
+            header = read_header(local.folder)
+            root = find_root(Path(header.project))
+            about = {"repository": _find_address(root), "inside": os.path.relpath(header.project, root)}
+            text = json.dumps({**header_data(header), **about}, ensure_ascii=False).encode("utf-8", "replace")
+            changes[f"{place}/header"] = self._remote.sealed(f"{place}/header", text)
         for number, begin in enumerate(range(sent or 0, len(body), CHUNK), len(names)):
             data = self._remote.sealed(f"{place}/chunks/{number:06d}-", body[begin : begin + CHUNK])
             names.append(chunk_name(number, data))
@@ -279,20 +283,14 @@ class SessionSync:
         self._note(session_id, other, folder, other.parent)
 
     def _take(self, session_id: str, local: _Local, other: _Theirs) -> None:
-        """Append what is new there; replace the file where it was edited there."""
+        """Make the records those of the remote, which begin with those here or were edited."""
         with closing(SessionLock(local.folder)):
             if _read_mark(local.folder) != local.mark:
                 raise SessionInUse(f"Session {session_id[:8]} has just changed.")
             with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
-                header, body, theirs = read_range(descriptor, 0, local.begin), local.body(), self._body(other)
-                is_longer = theirs.startswith(body)
-                if is_longer:
-                    with open(descriptor, "ab", closefd=False) as file:
-                        file.write(theirs[len(body) :])
-                    os.fsync(descriptor)
-            if not is_longer:
-                rewrite_file(local.folder, FILE_NAME, header + theirs)
+                header = read_range(descriptor, 0, local.begin)
+            rewrite_file(local.folder, FILE_NAME, header + self._body(other))
             _write_outputs(local.folder, self._remote.read(other.outputs))
         self._note(session_id, other, local.folder, local.parent)
 
@@ -338,12 +336,6 @@ class SessionSync:
                 children = (_Local.read(place / child, session[0]) for child in sorted(folder_names(place)))
                 found |= {child_id: child for child_id, child in filter(None, children) if child_id not in found}
         return found
-
-    def _header_text(self, local: _Local) -> bytes:
-        header = read_header(local.folder)
-        root = find_root(Path(header.project))
-        about = {"repository": _find_address(root), "inside": os.path.relpath(header.project, root)}
-        return json.dumps({**header_data(header), **about}, ensure_ascii=False).encode("utf-8", "replace")
 
     def _header(self, session_id: str, other: _Theirs) -> SessionHeader:
         """The header for this machine: the folder of the same repository here, else as it was there."""

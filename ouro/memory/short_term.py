@@ -194,7 +194,9 @@ def _exchange(message: Message, following: Sequence[Message], used: set[str]) ->
     for part in message.parts:
         if isinstance(part, ToolCall):
             if not message.cut and part.id not in names:
-                names[part.id] = _make_unique(part.id, used)
+                candidates = chain([part.id], (f"{part.id}_{number}" for number in count(2)))
+                names[part.id] = next(name for name in candidates if name not in used)
+                used.add(names[part.id])
                 parts.append(replace(part, id=names[part.id]))
                 answers.append(replace(replies.get(part.id, _interrupted(part)), call_id=names[part.id]))
         elif not _is_refused(part, message):
@@ -210,12 +212,6 @@ def _is_refused(part: Part, message: Message) -> bool:
     if isinstance(part, Text):
         return not part.text.strip()
     return message.cut and isinstance(part, Thinking) and not part.signature
-
-
-def _make_unique(call_id: str, used: set[str]) -> str:
-    found = next(name for name in chain([call_id], (f"{call_id}_{n}" for n in count(2))) if name not in used)
-    used.add(found)
-    return found
 
 
 def _placeholder(reply: ToolReply) -> ToolReply:

@@ -252,7 +252,13 @@ class Transcript(MessageTree):
                 self.undone.clear()
                 self.usage += record.message.usage or Usage()
             case CompactionRecord():
-                self._take_compaction(record)
+                self.append(self._numbered(record))
+                self.usage = record.spent or self.usage + (record.usage or Usage())
+                # Its totals of earlier records count if those are not loaded.
+                self.title = self.title or record.title
+                self.model = self.model or record.chosen
+                self.pins |= frozenset(record.pins)
+                self.captured = self.captured or record.captured
             case DropRecord():
                 self.append(self._numbered(record))
             case RewindRecord():
@@ -308,15 +314,6 @@ class Transcript(MessageTree):
                 answers[last] = MessageRecord(last, "", message)
         if answers:
             self.insert_answers(answers)
-
-    def _take_compaction(self, record: CompactionRecord) -> None:
-        self.append(self._numbered(record))
-        self.usage = record.spent or self.usage + (record.usage or Usage())
-        # Its totals of earlier records count if those are not loaded.
-        self.title = self.title or record.title
-        self.model = self.model or record.chosen
-        self.pins |= frozenset(record.pins)
-        self.captured = self.captured or record.captured
 
     def _take_rewind(self, record: RewindRecord) -> None:
         target = self.nearest(record.to) if 0 <= record.to < self.next_number else None

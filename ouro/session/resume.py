@@ -144,8 +144,17 @@ class Resumed(msgspec.Struct, eq=False):
         """Continue with this part of the session, as a turn; raises UsageError where one runs."""
         if part == "summary":
             return self.window.compact("")
-        works = {"tail": self._send_tail, "then": self._hold_memory}
-        return self.tasks.run(works.get(part, self._send_all))
+
+        async def work(emit: Emit) -> TurnFinished:
+            at = self.info.updated_at
+            if part == "tail":
+                await self._send_tail(emit)
+            elif part == "then":
+                await asyncio.to_thread(self.memory.hold, at, self.info.id)
+                emit(Notice(f"Memory is as it was then ({local_time(at)}): later changes are not sent."))
+            return TurnFinished("answered")
+
+        return self.tasks.run(work)
 
     async def apply(self, part: Part) -> None:
         """As `take`, to its end; raises SessionError where it failed."""
@@ -155,22 +164,14 @@ class Resumed(msgspec.Struct, eq=False):
                 if isinstance(event, Notice) and event.level == "error":
                     raise SessionError(event.text, "Without `--part` it continues with all messages.")
 
-    async def _send_all(self, _emit: Emit) -> TurnFinished:
-        return TurnFinished("answered")
-
-    async def _hold_memory(self, emit: Emit) -> TurnFinished:
-        await asyncio.to_thread(self.memory.hold, self.info.updated_at, self.info.id)
-        emit(Notice(f"Memory is as it was then ({local_time(self.info.updated_at)}): later changes are not sent."))
-        return TurnFinished("answered")
-
-    async def _send_tail(self, emit: Emit) -> TurnFinished:
+    async def _send_tail(self, emit: Emit) -> None:
         """Leave all but the last turns out of the request, without a summary: they stay in the session."""
         memory = self.transcript
         await memory.pager.loaded()
         entries = memory.transcript.sent_entries()
         if not (begin := _begin_of_tail(entries)):
             emit(Notice("Nothing is left out: the last turns are all there is."))
-            return TurnFinished("answered")
+            return
         left, earlier = entries[:begin], memory.transcript.compaction
         numbers = [entry.number for entry in left if entry.number]
         pinned = [entry.message for entry in left if entry.number in memory.transcript.pins]
@@ -187,7 +188,6 @@ class Resumed(msgspec.Struct, eq=False):
         before = memory.tokens
         record = replace(record, tokens=(before, scale_tokens(before, memory.context(), sent, memory.constant)))
         await self.window.compactor.save(record, emit)
-        return TurnFinished("answered")
 
     def _tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
         begin = _begin_of_tail(entries)

@@ -88,15 +88,15 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
 
     async def _reached(self, number: int) -> int:
         """How many user messages are there from it on, once it is shown; 0: it is not on this branch."""
-        while not _has(shown := self._entries(), number) and self.memory.pager.has_hidden:
+        while True:
+            shown = [item for item in self.memory.pager.shown() if isinstance(item, MessageRecord)]
+            if _has(shown, number) or not self.memory.pager.has_hidden:
+                break
             await self.memory.pager.show_more(PAGE)
         at = next((place for place, entry in enumerate(shown) if entry.number == number), -1)
         after = sum(_is_prompt(entry.message) for entry in shown[at + 1 :])
         has_prompt = any(_is_prompt(entry.message) for entry in shown[: at + 1])
         return after + has_prompt if at >= 0 else 0
-
-    def _entries(self) -> list[MessageRecord]:
-        return [item for item in self.memory.pager.shown() if isinstance(item, MessageRecord)]
 
 
 def _has(entries: Iterable[MessageRecord], number: int) -> bool:

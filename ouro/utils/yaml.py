@@ -125,7 +125,8 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
         word, *words = words
         node, heading = table.entries[word], table.key_lines[word]
         if isinstance(node, YamlTable) and node.entries:
-            table, indent = node, _indent(lines[min(node.key_lines.values()) - 1])
+            table, first = node, lines[min(node.key_lines.values()) - 1]
+            indent = first[: len(first) - len(first.lstrip())]
             continue
         if isinstance(node, YamlTable):  # `models: {}`
             lines[heading - 1] = f"{indent}{as_scalar(word)}:\n"
@@ -142,10 +143,6 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
     new[-1] = f"{new[-1][:-1]} {value}\n"
     lines[begin - 1 : begin - 1 + old] = new if value else []
     return "".join(lines)
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
 
 
 def _last_line(node: Node) -> int:
@@ -428,11 +425,11 @@ def _by_line(text: str) -> dict[str, Any]:
     for line in text.splitlines():
         if match := _KEY.fullmatch(line):
             last, value = match[1], match[2].strip()
-            values[last] = "" if value in {">", "|", ">-", "|-"} else _unquote(value)
+            if value in {">", "|", ">-", "|-"}:
+                value = ""
+            elif len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+                value = value[1:-1]
+            values[last] = value
         elif last and line.strip():
             values[last] = f"{values[last]} {line.strip().removeprefix('- ')}".strip()
     return values
-
-
-def _unquote(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value

@@ -196,15 +196,13 @@ def _tally_record(tally: SessionTally, block: RawRecord) -> None:
 
 
 def _usage(text: bytes) -> Usage:
-    found = {name.decode(): _number(value) for name, value in _PAIR.findall(text)}
+    found: dict[str, float] = {}
+    for name, value in _PAIR.findall(text):
+        if len(value) < 16 or b"." in value:
+            with suppress(ValueError):
+                found[name.decode()] = float(value)
     cost = amount(found.pop("cost", None))
     return Usage(**{name: count(value) or 0 for name, value in found.items()}, cost=cost)
-
-
-def _number(value: bytes) -> float | None:
-    with suppress(ValueError):
-        return float(value) if len(value) < 16 or b"." in value else None
-    return None
 
 
 def update_index(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
