@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -43,13 +43,9 @@ Places = Mapping[str, Mapping[str, Given]]
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
 ONLY_LOWER = {"limits.max_turns", "limits.max_cost", "limits.max_cost_day", "limits.max_cost_month"}
 MAY_BE_ZERO = {
-    "compaction.keep",
-    "compaction.reserve",
-    "memory.history_versions",
-    "memory.injection_token_budget",
-    "sandbox.max_memory_mb",
-    "tui.notify_seconds",
-}
+    "compaction.keep", "compaction.reserve", "memory.history_versions", "memory.injection_token_budget",
+    "sandbox.max_memory_mb", "tui.notify_seconds",
+}  # fmt: skip
 RANGES = {
     "compaction.at": (0.1, 0.95),
     "memory.cadence_turns": (1, 10),
@@ -58,16 +54,10 @@ RANGES = {
     "memory.retrieval_top_k": (1, 100),
     "sessions.keep_days": (1, 99_999),  # a longer time ago is no date
 }
-OPEN_TO_PROJECTS = {
-    "model",
-    "effort",
-    "permissions.mode",
-    "permissions.ask",
-    "permissions.deny",
-    "shell.timeout_seconds",
-    "mcp.servers",
-    "hooks",
-} | ONLY_LOWER
+OPEN_TO_PROJECTS = ONLY_LOWER | {
+    "model", "effort", "permissions.mode", "permissions.ask", "permissions.deny", "shell.timeout_seconds",
+    "mcp.servers", "hooks",
+}  # fmt: skip
 LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
     "LONG_TERM_MEMORY_CONSOLIDATION_THRESHOLD": "memory.consolidation_threshold",
@@ -93,7 +83,7 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
 
 
 def build_settings(given: Mapping[str, Given]) -> Settings:
-    settings: Settings = _build(Settings, given, "")
+    settings: Settings = _build(Settings(), given, "")
     return settings
 
 
@@ -101,8 +91,9 @@ def explain_settings(places: Places) -> dict[str, Given]:
     """Every setting by its dotted name, in the order of the class, with the value in force and its source."""
     given = {path: Given(value, "default") for path, value in _leaf_values(Settings())}
     for place, found in places.items():
-        is_project = place == "project"
-        _merge(given, {path: new for path, new in found.items() if not is_project or _narrows(path, given[path], new)})
+        for path, new in found.items():
+            if place != "project" or _narrows(path, given[path], new):
+                given[path] = _merge(path, given[path], new)
     return given
 
 
@@ -111,7 +102,7 @@ def settings_by_place(project: Path | None = None, flags: Mapping[str, Any] | No
     return {
         "user": _from_file(get_config_path()),
         "project": _from_project(project) if project else {},
-        "environment": _from_environment(os.environ),
+        "environment": _from_environment(),
         "flags": dict(_from_flags(flags or {})),
     }
 
@@ -147,7 +138,7 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
     """
     file = get_config_path()
     name = tilde(file)
-    if path not in ADD_UP and (wins := _from_environment(os.environ).get(path)):
+    if path not in ADD_UP and (wins := _from_environment().get(path)):
         raise ConfigError(f"The variable {wins.source} sets `{path}`, and wins over {name}.", "Unset it first.")
     wanted = {key: given.value for key, given in _from_file(file).items()} | {path: value}
     try:
@@ -163,18 +154,13 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
         raise ConfigError(f"{name} cannot be written: {error.strerror}.") from error
 
 
-def _merge(given: dict[str, Given], more: Mapping[str, Given]) -> None:
-    for path, new in more.items():
-        old = given[path]
-        if path in ADD_UP:
-            rules = (*old.value, *(rule for rule in new.value if rule not in old.value))
-            source = new.source if old.source == "default" else f"{old.source}, {new.source}"
-            given[path] = Given(rules, source)
-        elif path == "mcp.servers":  # what comes later, such as a project, adds servers and replaces none
-            source = new.source if old.source == "default" else f"{old.source}, {new.source}"
-            given[path] = Given({**new.value, **old.value}, source)
-        else:
-            given[path] = new
+def _merge(path: str, old: Given, new: Given) -> Given:
+    source = new.source if old.source == "default" else f"{old.source}, {new.source}"
+    if path in ADD_UP:
+        return Given(tuple(dict.fromkeys((*old.value, *new.value))), source)
+    if path == "mcp.servers":  # what comes later, such as a project, adds servers and replaces none
+        return Given({**new.value, **old.value}, source)
+    return new
 
 
 def _narrows(path: str, old: Given, new: Given) -> bool:
@@ -214,7 +200,7 @@ def _read_leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tupl
         path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
         example = next((known for known in _names() if known.startswith(f"{path}.")), "")
         if path in _names():
-            yield path, Given(_check_value(path, convert(node, _types()[path], name, path), where), where)
+            yield path, Given(_check_value(path, convert(node, _type_of(path), name, path), where), where)
         elif not example:
             # `permisions` above `mode: ask` is shown with its first key: `permisions.mode`.
             inner = node.entries if isinstance(node, YamlTable) else {}
@@ -245,11 +231,12 @@ def _check_value(path: str, value: Any, where: str) -> Any:
     return value
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+def _from_environment() -> dict[str, Given]:
     found = {}
     for variable, path in _variables().items():
-        if text := environ.get(variable, "").strip():
-            value = convert(_node(text, _types()[path], variable), _types()[path], variable, path)
+        if text := os.environ.get(variable, "").strip():
+            kind = _type_of(path)
+            value = convert(_node(text, kind, variable), kind, variable, path)
             found[path] = Given(_check_value(path, value, variable), variable)
     return found
 
@@ -264,7 +251,7 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, Given]]:
         if path not in _names():
             raise unknown_key("The options", path, _names())
         try:
-            converted = msgspec.convert(value, _types()[path])
+            converted = msgspec.convert(value, _type_of(path))
         except msgspec.ValidationError as error:
             raise ConfigError(f"The options: `{path}` cannot be `{value}`: {error}.") from error
         yield path, Given(_check_value(path, converted, "The options"), "flag")
@@ -297,22 +284,20 @@ def _leaf_values(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @cache
-def _types() -> dict[str, Any]:
-    """The type of every setting, by its dotted name; to evaluate them takes 1 ms, and few starts set one."""
-    return dict(_types_of(Settings, ""))
-
-
-def _types_of(section: type, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, kind in get_type_hints(section).items():
-        if is_dataclass(kind):
-            yield from _types_of(kind, f"{prefix}{name}.")  # type: ignore[arg-type]
-        else:
-            yield prefix + name, kind
+def _type_of(path: str) -> Any:
+    """The type of a setting; to evaluate those of all sections takes 1 ms, and few starts set one."""
+    kind: Any = Settings
+    for name in path.split("."):
+        kind = get_type_hints(kind)[name]
+    return kind
 
 
 def _build(section: Any, given: Mapping[str, Given], prefix: str) -> Any:
-    values = {}
-    for field in fields(section):
-        path = prefix + field.name
-        values[field.name] = given[path].value if path in given else _build(field.default_factory, given, f"{path}.")
-    return section(**values)
+    """The section with the values that are given for all of its settings."""
+    paths = {name: prefix + name for name in vars(section)}
+    return type(section)(
+        **{
+            name: given[path].value if path in given else _build(getattr(section, name), given, f"{path}.")
+            for name, path in paths.items()
+        }
+    )

@@ -147,7 +147,7 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/parse.py", 'self._opaque(f"it uses `{operator}`")', "pass", "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/read_only.py", ' and not re.match(r"-[^\\d]", rest[0].text)', "", "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/read_only.py", "and not has_no_pattern", "", "test_x6_battery.py"),
-    Defence("X6", f"{SHELL}/parse.py", 'return not word.text.startswith("~") and ', "return ", LOOPS),
+    Defence("X6", f"{SHELL}/parse.py", 'not word.text.startswith("~") and (word.exact', "(word.exact", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "_REST_OF_LINE.match(self._text, self._at)", "True", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "for name in loop.variables:", "for name in ():", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "if files := [", "if False and [", LOOPS),
