@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, UsageError
-from ouro.memory.long_term.git.process import import_stream, last_line, remote_failure, remote_hint, without_password
+from ouro.memory.long_term.git.process import import_stream, last_line, remote_failure, without_password
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.utils.files import write_private
 
@@ -174,9 +174,9 @@ class SessionRemote:
         return done.stdout
 
     def _unreachable(self, output: bytes) -> MemoryUnusable:
+        reason, hint = remote_failure(self._address, output)
         where = without_password(self._address)
-        message = f"Sessions cannot be synchronized with {where}: {remote_failure(output)}."
-        return MemoryUnusable(message, remote_hint(self._address, output))
+        return MemoryUnusable(f"Sessions cannot be synchronized with {where}: {reason}.", hint)
 
 
 def last_remote(folder: Path) -> str:

@@ -99,19 +99,22 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
     waiting = list(depths)
     for path in waiting:  # included files are appended
         try:
-            text = _text(path)
+            with open_regular(path) as file:
+                if (size := os.fstat(file.fileno()).st_size) > _MAX_BYTES:
+                    raise FileRefused(f"{size:,} bytes; at most {_MAX_BYTES:,} are read")
+                text = decode_text(file.read(_MAX_BYTES + 1))
             pieces += list(_pieces(path, text))  # none where a part cannot be read
         except (FileRefused, OSError) as error:
             skipped.append(SkippedFile(str(path), reason_of(error)))
             continue
         files.append(path)
         for name in dict.fromkeys(_INCLUDE_LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else ()):
-            file = (path.parent / Path(name).expanduser()).resolve()
-            if reason := _reason_to_refuse(path, file, depths[path]):
+            included = (path.parent / Path(name).expanduser()).resolve()
+            if reason := _reason_to_refuse(path, included, depths[path]):
                 skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
-            elif file not in depths:
-                depths[file] = depths[path] + 1
-                waiting.append(file)
+            elif included not in depths:
+                depths[included] = depths[path] + 1
+                waiting.append(included)
     return ImportMaterial(tuple(pieces), tuple(files), tuple(skipped))
 
 
@@ -195,14 +198,6 @@ def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
     if file.suffix not in _TEXTS:
         return "it is not Markdown or text"
     return f"more than {_MAX_DEPTH} includes deep: import it by its name" if depth >= _MAX_DEPTH else ""
-
-
-def _text(path: Path) -> str:
-    """Raises: FileRefused, OSError."""
-    with open_regular(path) as file:
-        if (size := os.fstat(file.fileno()).st_size) > _MAX_BYTES:
-            raise FileRefused(f"{size:,} bytes; at most {_MAX_BYTES:,} are read")
-        return decode_text(file.read(_MAX_BYTES + 1))
 
 
 def _pieces(path: Path, text: str) -> Iterator[ImportPiece]:

@@ -107,13 +107,13 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
         category = "preferences"
     is_sure = is_scope_given or is_about_user or is_about_repo or len(scopes) < 2
     chosen: Scope = scope or ("repo" if is_about_repo else "user")
-    note = ""
+    why = f"it reads as one of the {category}"
+    if is_note:
+        why = "it is longer than a line" if is_long else f"it names {anchored.partition(':')[2]}"
     if chosen not in scopes and scope is None:
-        chosen, note = "user", "; no project memory is in use here"
-    if not is_note:
-        return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}", said, is_sure)
-    why = "it is longer than a line" if is_long else f"it names {anchored.partition(':')[2]}"
-    return Placement(text, chosen, note_category(text, category, chosen), True, f"{why}{note}", said, is_sure)
+        chosen, why = "user", f"{why}; no project memory is in use here"
+    category = note_category(text, category, chosen) if is_note else category
+    return Placement(text, chosen, category, is_note, why, said, is_sure)
 
 
 def note_category(text: str, category: str, scope: Scope) -> str:

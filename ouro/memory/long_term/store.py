@@ -196,9 +196,7 @@ class GitMemoryStore:
             encoded = self._put(changes, approved=not seen or self._are_approved(seen))
             return self._commit(encoded, subject, trailers or {})
 
-    def merge_history(
-        self, commit: str, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]
-    ) -> None:
+    def merge_history(self, commit: str, changes: Mapping[str, str | None]) -> None:
         """Merge the history that ends with `commit`, which was fetched already. Call it while `alone`.
 
         Args:
@@ -211,7 +209,8 @@ class GitMemoryStore:
         encoded = self._put(changes)  # first: what is committed and not in the files counts as removed
         if is_ahead:
             self.repository.advance(commit)
-        if not self._commit(encoded, subject, trailers, merged="" if is_ahead else commit):
+        subject, merged = "Merge what came from another machine", "" if is_ahead else commit
+        if not self._commit(encoded, subject, {ORIGIN: "sync"}, merged):
             raise MemoryUnusable(self.obstacle)
 
     def commit_changes(
@@ -229,15 +228,11 @@ class GitMemoryStore:
                 self.obstacle = str(error)
                 return ""
             wanted = {edit.name for edit in edits} if names is None else set(names)
-            secrets = {
-                edit.name: self.secret_in(edit.name) or self.secret_in(edit.after or "")
-                for edit in edits
-                if edit.name in wanted
-            }
-            self.refused = tuple(
-                SkippedFile(name, f"holds a secret ({kind}): not committed") for name, kind in secrets.items() if kind
-            )
-            left = [name for name, kind in secrets.items() if not kind]
+            chosen = [edit for edit in edits if edit.name in wanted]
+            kinds = {edit.name: self.secret_in(edit.name) or self.secret_in(edit.after or "") for edit in chosen}
+            secrets = {name: f"holds a secret ({kind}): not committed" for name, kind in kinds.items() if kind}
+            self.refused = tuple(SkippedFile(name, reason) for name, reason in secrets.items())
+            left = [name for name in kinds if name not in secrets]
             return self.commit_parts({}, left, subject, trailers or {}) if left else ""
 
     def commit_parts(

@@ -19,7 +19,7 @@ from ouro.events import Event, Notice
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILE_BYTES, MAX_FILES, FileRefused, decode_text, portable_name
 from ouro.memory.long_term.git.history import note_sync
-from ouro.memory.long_term.git.process import remote_failure, remote_hint, without_password
+from ouro.memory.long_term.git.process import remote_failure, without_password
 from ouro.memory.long_term.git.repository import BRANCH
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
 from ouro.memory.long_term.git.values import CORE, ORIGIN, FileEdit, Scope
@@ -137,7 +137,16 @@ def _synchronise_alone(store: GitMemoryStore, remote: str, progress: Progress) -
     conflicts: list[str] = []
     commit, repo = "", store.repository
     for _ in range(_TRIES):
-        _commit_all(store)
+        if waiting := list(store.find_unapproved()):
+            names = ", ".join(waiting[:5])
+            raise UsageError(
+                f"{names} has unapproved changes, made outside of ouro: it is not sent.",
+                "Accept or reject it first.",
+                ["memory list"],
+            )
+        store.commit_changes("Keep what was written", {ORIGIN: "agent"})
+        if store.refused:
+            raise UsageError(f"{store.refused[0].name} {store.refused[0].reason}.", "Remove it, and try again.")
         progress("asking the remote")
         theirs = _fetch(store, remote)
         if theirs and not repo.leads_to(theirs, repo.head().commit):
@@ -158,19 +167,6 @@ def _synchronise_alone(store: GitMemoryStore, remote: str, progress: Progress) -
     raise SyncFailed(
         "Other machines kept pushing: their changes are merged here, and nothing was pushed.", "Try again."
     )
-
-
-def _commit_all(store: GitMemoryStore) -> None:
-    if waiting := list(store.find_unapproved()):
-        names = ", ".join(waiting[:5])
-        raise UsageError(
-            f"{names} has unapproved changes, made outside of ouro: it is not sent.",
-            "Accept or reject it first.",
-            ["memory list"],
-        )
-    store.commit_changes("Keep what was written", {ORIGIN: "agent"})
-    if store.refused:
-        raise UsageError(f"{store.refused[0].name} {store.refused[0].reason}.", "Remove it, and try again.")
 
 
 def _fetch(store: GitMemoryStore, remote: str) -> str:
@@ -227,7 +223,7 @@ def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
             if store.edits_since(ours):
                 return None
             merged = plan_merge(store, ours, theirs)
-            store.merge_history(theirs, merged.texts, "Merge what came from another machine", {ORIGIN: "sync"})
+            store.merge_history(theirs, merged.texts)
     except SyncFailed:
         try:
             with repo.alone():
@@ -255,10 +251,8 @@ def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
 
 
 def _failed(remote: str, output: bytes) -> SyncFailed:
-    return SyncFailed(
-        f"{without_password(remote)} cannot be synchronized with: {remote_failure(output)}.",
-        remote_hint(remote, output),
-    )
+    reason, hint = remote_failure(remote, output)
+    return SyncFailed(f"{without_password(remote)} cannot be synchronized with: {reason}.", hint)
 
 
 _HOST_FILES = {"LICENSE", "README", ".gitignore", ".gitattributes"}

@@ -183,19 +183,14 @@ def last_line(output: bytes) -> str:
     return lines[-1][:200] if lines else "no reason given"
 
 
-def remote_failure(output: bytes) -> str:
-    """Why git could not reach a remote, from what it printed: one line, without the password of an address."""
+def remote_failure(remote: str, output: bytes) -> tuple[str, str]:
+    """Why git could not reach a remote, from what it printed, in one line without passwords; and what to do."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
     words = [_LABEL.sub("", line, count=1).rstrip(".") for line in lines if not _NOT_A_REASON.match(line)]
     reasons = list(dict.fromkeys(filter(None, words)))[:_MAX_REASONS] or lines[-1:] or ["git gave no reason"]
-    return without_password("; ".join(reasons))[:300]
-
-
-def remote_hint(remote: str, output: bytes) -> str:
-    """What to do where git could not reach a remote."""
     is_folder = Path(remote).is_absolute() and b"does not appear to be a git repository" in output
     what = f", or make it with `git init --bare {remote}`" if is_folder else " when it can be reached"
-    return f"What is here is kept. Try again{what}."
+    return without_password("; ".join(reasons))[:300], f"What is here is kept. Try again{what}."
 
 
 def without_password(address: str) -> str:

@@ -107,11 +107,10 @@ class GitRepository:
         ensure_private_dir(self.state_dir)
         self.own_dir.mkdir(mode=0o700, exist_ok=True)
         with self.alone():
-            self._create(git_dir)
+            if not os.path.lexists(git_dir / "HEAD"):  # made by another process, or copied with its history
+                self._create(git_dir)
 
     def _create(self, git_dir: Path) -> None:
-        if os.path.lexists(git_dir / "HEAD"):  # made by another process, or copied with its history
-            return
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
         if os.path.lexists(git_dir) and self.read_record(TIP):  # damaged, and never replaced
             return
