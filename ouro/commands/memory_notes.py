@@ -21,7 +21,7 @@ from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_recall_log_path, get_sessions_dir, tilde
-from ouro.utils.text import local_time, one_line, plural
+from ouro.utils.text import join_names, local_time, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -245,10 +245,8 @@ def _entries_view(found: Sequence[MemoryEntry], limit: int) -> View:
 def _pending_view(found: Sequence[Proposal]) -> View:
     rows = []
     for proposal in found:
-        names = [edit.name for edit in proposal.edits]
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         sources = f"; read before: {', '.join(proposal.sources)}" if proposal.sources else ""
-        place = f"{proposal.scope}/{', '.join(names[:5])}{more}"
+        place = f"{proposal.scope}/{join_names([edit.name for edit in proposal.edits])}"
         rows.append((CodeSpan(proposal.id), place, f"{proposal.reason}{sources}"))
     how = line("Approve or drop one: ", CommandText("memory accept ID"), " or ", CommandText("memory reject ID"))
     return [Title("Waiting for approval"), *table(rows), how] if rows else []

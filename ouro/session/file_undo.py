@@ -16,7 +16,7 @@ from ouro.memory.backend import Undoable
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Checkpoints, Restored, TurnFiles, clean_checkpoints
 from ouro.session.session_tasks import SessionTasks
-from ouro.utils.text import plural
+from ouro.utils.text import join_names, plural
 
 FIRST_TIMEOUT = 20.0
 """Seconds that the first change of a turn waits for its checkpoint; the first one of a large folder takes long."""
@@ -150,7 +150,7 @@ class FileUndo(msgspec.Struct, eq=False):
         if moment == "after" and (skipped := sorted(self.checkpoints.skipped - self._told_user)):
             self._told_user.update(skipped)
             what = "too large, not readable or a repository of its own"
-            self.tasks.emit(Notice(f"`/undo` does not restore {_join_names(skipped)}: {what}."))
+            self.tasks.emit(Notice(f"`/undo` does not restore {join_names(skipped, _NAMED)}: {what}."))
         return True
 
     def _clean(self) -> None:
@@ -169,12 +169,7 @@ class FileUndo(msgspec.Struct, eq=False):
 
 
 def _describe_restored(restored: Restored, verb: str) -> list[str]:
-    lines = [f"{verb}: {_join_names(restored.paths)}."] if restored.paths else []
+    lines = [f"{verb}: {join_names(restored.paths, _NAMED)}."] if restored.paths else []
     if restored.merged:
-        lines.append(f"Your own changes stay in {_join_names(restored.merged)}.")
+        lines.append(f"Your own changes stay in {join_names(restored.merged, _NAMED)}.")
     return [*lines, *(f"{path} is left as it is: {why}." for path, why in restored.left.items())]
-
-
-def _join_names(paths: Collection[str]) -> str:
-    names = list(paths)
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

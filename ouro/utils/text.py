@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date, datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from ouro.utils.late_pattern import late_pattern
 
@@ -67,6 +67,12 @@ def one_line(text: str, width: int = 160) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """`1 note`, `1,204 notes`; `many` is the plural of a noun that does not take an s."""
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
+
+
+def join_names(names: Collection[str], most: int = 5) -> str:
+    """The first names, and how many others there are: `a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(islice(names, most)) + (f" and {more:,} more" if more > 0 else "")
 
 
 def dollars(amount: float | None, unknown: str = "") -> str:

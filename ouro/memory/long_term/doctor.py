@@ -22,9 +22,8 @@ from ouro.memory.long_term.recall.turn_recall import RecallLog
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.supersession import fold_words
 from ouro.memory.long_term.team import EXPIRES, OWNER
-from ouro.utils.text import one_line, plural
+from ouro.utils.text import join_names, one_line, plural
 
-_MAX_NAMED = 5
 _TRIGGER = re.compile(rf"---\n(?:(?!---)[^\n]*\n)*?trigger: ({'|'.join(get_args(Trigger))})\n")
 _AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"), (float("inf"), "older"))
 """A number of days, and the name of the group of entries that are younger."""
@@ -152,10 +151,10 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
     if store.plain_git:
         yield "warning", store.plain_git, "Move that .git away; ouro creates its own."
     for proposal in scope.proposals():
-        what = f"{_list_names([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
+        what = f"{join_names([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
         yield "warning", what, f"ouro memory accept {proposal.id}, or reject {proposal.id}"
     if pending and not scope.untrusted:
-        yield "warning", f"not committed: {_list_names(pending)}", "The next session commits it."
+        yield "warning", f"not committed: {join_names(pending)}", "The next session commits it."
 
 
 def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Problem]:
@@ -164,7 +163,7 @@ def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Ite
         for problem in file.problems:
             yield "problem", f"{file.name}: {problem}", edit
         if unknown := sorted(set(note.extra) - {"origin", OWNER, EXPIRES}):
-            what = f"{file.name}: unknown fields, which are kept: {_list_names(unknown)}"
+            what = f"{file.name}: unknown fields, which are kept: {join_names(unknown)}"
             yield "warning", what, f"{edit}, if they are misspelt"
         if not file.problems and note.category not in categories:
             what = f"{file.name}: unknown category {one_line(note.category, 40)}"
@@ -202,7 +201,7 @@ def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
     for entry in entries:
         by_words.setdefault(fold_words(entry.text), []).append(entry)
     for same in (group for group in by_words.values() if len(group) > 1):
-        ids = _list_names([entry.id for entry in same])
+        ids = join_names([entry.id for entry in same])
         what = f"written {len(same)} times: {one_line(same[0].text, 60)} ({ids})"
         yield "warning", what, f"ouro memory forget {same[-1].id}"
 
@@ -230,12 +229,6 @@ def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Problem]:
         yield "warning", f"it has {state.rows['notes']} notes of at least {notes}", "ouro memory reindex"
     else:
         yield "ok", f"{state.size:,} bytes, {state.rows['notes']:,} notes", ""
-
-
-def _list_names(names: Sequence[str]) -> str:
-    """The first five names, and the number of the others."""
-    more = len(names) - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _count(words: Iterable[str]) -> dict[str, int]:

@@ -27,7 +27,7 @@ from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Edge, is_note_name, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.log import log
-from ouro.utils.text import clean, plural
+from ouro.utils.text import clean, join_names, plural
 
 _LAST_REMOTE = "remote"
 _TRIES = 5
@@ -62,9 +62,8 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
 
 def sync_summary(report: SyncReport) -> list[str]:
     """What a synchronization did, as lines for the user."""
-    count, names = len(report.received), ", ".join(report.received[:5])
-    more = f" and {count - 5} more" if count > 5 else ""
-    came = f"{plural(count, 'file')} changed here ({names}{more})" if count else "nothing came"
+    count, names = len(report.received), join_names(report.received)
+    came = f"{plural(count, 'file')} changed here ({names})" if count else "nothing came"
     sent = f", {plural(report.sent, 'commit')} sent" if report.sent else ""
     return [f"Memory is synchronised: {came}{sent}.", *report.conflicts]
 
@@ -257,6 +256,8 @@ def _failed(remote: str, output: bytes) -> SyncFailed:
 
 _HOST_FILES = {"LICENSE", "README", ".gitignore", ".gitattributes"}
 """Files that git hosts create in a new repository."""
+_FOLDER = b"040000"
+"""The mode of a folder in a tree."""
 _MAX_FOLDERS = 100
 _MAX_TOTAL_BYTES = 64 << 20
 """Unpacked size; a pack may be a thousandth of that."""
@@ -280,11 +281,9 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
         SyncFailed: the other side is not a memory, or cannot be merged.
         MemoryUnusable: one of them cannot be read.
     """
-    _demand_flat(store, theirs)
     base = store.repository.common(ours, theirs)
+    _demand_memory(store, theirs, is_known=bool(base))
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
-    if not base:
-        _demand_memory(store, theirs)
     _demand_names({*trees[1], *trees[2]})
     changed = {name for tree in trees for name in tree if len({tree.get(name) for tree in trees}) > 1}
     twins = {twin for name in changed if (twin := _twin(name)) and any(twin in tree for tree in trees)}
@@ -330,26 +329,27 @@ def _text(name: str, data: bytes) -> str:
         raise SyncFailed(f"{name} {error}: nothing is merged.", "Correct it on the machine it is from.") from error
 
 
-def _demand_memory(store: GitMemoryStore, theirs: str) -> None:
-    """Refuse a repository that is not a memory: its files would be read as notes, and memory written into it."""
-    listed = store.repository.git("ls-tree", "-z", "--name-only", theirs).decode(errors="replace").split("\0")
-    names = [name for name in listed if name and name.removesuffix(".md") not in (*CORE, *_HOST_FILES, ARCHIVE)]
-    if names and not any(name.removesuffix(".md") in CORE or is_note_name(name) for name in listed):
-        raise SyncFailed(f"The remote is no memory: it holds {names[0][:60]!r}.", "Use an empty repository for memory.")
+def _demand_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> None:
+    """Refuse a repository that is not a memory, unless its history `is_known` here, and nested folders.
 
-
-def _demand_flat(store: GitMemoryStore, theirs: str) -> None:
-    """Refuse nested folders: a few that contain each other list more files than any disk holds."""
-    listed = store.repository.git("ls-tree", "-d", "-z", "--full-tree", "--name-only", theirs).split(b"\0")
-    folders = [f"{os.fsdecode(name)}/" for name in listed if name]
-    if not folders:
-        return
-    below = store.repository.git("ls-tree", "-z", "--full-tree", theirs, "--", *folders[:_MAX_FOLDERS]).split(b"\0")
-    if len(folders) > _MAX_FOLDERS or len(below) > MAX_FILES or any(line.startswith(b"040000") for line in below):
+    Its files would be read as notes, and memory written into it. A few folders that contain each other list more files
+    than any disk holds.
+    """
+    ls_tree = ("ls-tree", "-z", "--full-tree", theirs)
+    listed = [line.partition(b"\t") for line in store.repository.git(*ls_tree).split(b"\0") if line]
+    folders = [f"{os.fsdecode(name)}/" for about, _, name in listed if about.startswith(_FOLDER)]
+    below = store.repository.git(*ls_tree, "--", *folders[:_MAX_FOLDERS]).split(b"\0") if folders else []
+    if len(folders) > _MAX_FOLDERS or len(below) > MAX_FILES or any(line.startswith(_FOLDER) for line in below):
         raise SyncFailed(
             "The remote holds folders in folders, or very many files: nothing is merged.",
             f"A memory has one folder, `{ARCHIVE}`. Remove the others there, and try again.",
         )
+    names = [name.decode(errors="replace") for _, _, name in listed]
+    others = [name for name in names if name.removesuffix(".md") not in (*CORE, *_HOST_FILES, ARCHIVE)]
+    is_memory = is_known or any(name.removesuffix(".md") in CORE or is_note_name(name) for name in names)
+    if others and not is_memory:
+        held = others[0][:60]
+        raise SyncFailed(f"The remote is no memory: it holds {held!r}.", "Use an empty repository for memory.")
 
 
 def _demand_names(names: Collection[str]) -> None:

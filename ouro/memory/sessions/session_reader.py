@@ -57,6 +57,7 @@ from ouro.memory.sessions.session_file import (
 from ouro.memory.sessions.session_folders import HEADER_WITHIN, fetch_output, load_record, read_first_record
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.text import join_names
 
 if TYPE_CHECKING:
     from aiofiles.threadpool.binary import AsyncFileIO
@@ -94,9 +95,8 @@ class _Findings(msgspec.Struct):
         if len(self.damaged) > _MAX_NOTICES:
             lines.append(f"{len(self.damaged) - _MAX_NOTICES} more records cannot be read; they stay in {path}.")
         if self.missing:
-            names = ", ".join(list(self.missing)[:_MAX_NOTICES])
-            more = f" and {len(self.missing) - _MAX_NOTICES} more" if len(self.missing) > _MAX_NOTICES else ""
-            lines.append(f"Images or outputs of {path} are missing: {names}{more}. The model gets a note instead.")
+            names = join_names(self.missing, _MAX_NOTICES)
+            lines.append(f"Images or outputs of {path} are missing: {names}. The model gets a note instead.")
         if self.kinds:
             lines.append(f"Skipped records of a newer ouro: {_join_counts(self.kinds)}.")
         if self.fields:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
+from ouro.memory.long_term.git.folders import read_text
 from ouro.utils.files import append_private, write_private
 
 GONE = "-"
@@ -79,12 +80,8 @@ class ApprovalLedger:
 
     def approved(self) -> frozenset[tuple[str, str]]:
         """All that was approved since the last `settle`, as (name, blob)."""
-        try:
-            lines = self._approved.read_text(errors="replace").splitlines()
-        except OSError:
-            return frozenset()
-        parts: Iterable[tuple[str, str, str]] = (line.partition(" ") for line in lines)
-        return frozenset((name, blob) for blob, _, name in parts)
+        lines = (line.partition(" ") for line in read_text(self._approved).splitlines())
+        return frozenset((name, blob) for blob, _, name in lines)
 
     def _record(self) -> tuple[str, str]:
         return _read(self._accepted) or _read(self._before) or ("", "")
@@ -92,10 +89,7 @@ class ApprovalLedger:
 
 def _read(path: Path) -> tuple[str, str] | None:
     """A commit and the digest of its files; None where there is no record, or a crash emptied it or it holds NULs."""
-    try:
-        found = _RECORD.fullmatch(path.read_text())
-    except (OSError, UnicodeDecodeError):
-        return None
+    found = _RECORD.fullmatch(read_text(path))
     return (found[1], found[2] or "") if found else None
 
 
