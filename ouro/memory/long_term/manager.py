@@ -291,7 +291,7 @@ class LongTermMemoryManager:
             scope.observe(self._marks.session)
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
         is_memory, is_confined = make_path_check(clean, self.cwd), self._marks.is_confined
-        return cache(lambda: Provenance(messages, is_memory, is_whole=is_whole, cwd=self.cwd, is_confined=is_confined))
+        return cache(lambda: Provenance(messages, is_memory, is_whole=is_whole, is_confined=is_confined))
 
     def _refresh(self) -> list[CoreChanged]:
         agent_was_idle = not (self._marks.has_jobs() or self._jobs_ran_on or self._marks.at_work())

@@ -113,7 +113,7 @@ def test_a_start_looks_at_each_note_once_and_a_tool_call_at_none(notes, count):
     assert count["looked at"] - NOTES < 40
     assert (count["read"], count["git"]) == (0, 0)
     count.clear()
-    scope.tool_ended(lambda: Provenance([user("hello")], (notes,), is_whole=True, cwd=notes.parent), AT, asks=False)
+    scope.tool_ended(lambda: Provenance([user("hello")], (notes,), is_whole=True), AT, asks=False)
     assert count["looked at"] < 20
 
 

@@ -61,7 +61,6 @@ class Provenance:
     Args:
         is_memory: whether a path that a tool was given is in a memory folder of which all is trusted.
         is_whole: the messages are all there are; the words of a summary are not the user's.
-        cwd: the paths of tools are relative to it.
         is_confined: whether the command of a call (by its id) could not write into memory.
     """
 
@@ -71,11 +70,9 @@ class Provenance:
         is_memory: Callable[[str], bool],
         *,
         is_whole: bool = True,
-        cwd: Path = Path(),
         is_confined: Callable[[str], bool] = lambda _call: False,
     ) -> None:
         self._is_memory = is_memory
-        self._cwd = cwd
         earlier = () if is_whole else ("what came earlier",)
         self.sources = (*earlier, *_sources(messages, self._is_trusted))
         """What came into the transcript from outside, the latest last, as it is shown to the user."""
