@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -87,7 +87,14 @@ class MemoryEditor:
             SecretInMemory: a text holds a secret; nothing was written.
             LongTermMemoryError, OSError: it could not be written.
         """
-        found = self._trusted(scope, changes)
+        found = self.scope(scope)
+        if untrusted := sorted({*changes} & {*found.untrusted}):
+            waiting = next((proposal.id for proposal in found.proposals() if proposal.origin == "outside"), "")
+            raise UsageError(
+                f"{scope}/{untrusted[0]} has unapproved changes, made outside of ouro.",
+                "Accept or reject it first.",
+                [f"memory accept {waiting}", f"memory reject {waiting}"],
+            )
         seen = {name: self._seen[scope, name] for name in changes if (scope, name) in self._seen}
         try:
             events = found.write(changes, subject, self.moment, origin, seen=seen)
@@ -124,15 +131,3 @@ class MemoryEditor:
     ) -> str:
         done = self.write(scope, changes, subject, trailers[ORIGIN])  # type: ignore[arg-type]  # an Origin
         return done.undo if done else ""
-
-    def _trusted(self, name: Scope, files: Collection[str]) -> ScopeMemory:
-        """The scope; raises UsageError where one of the files has unapproved changes."""
-        scope = self.scope(name)
-        if untrusted := sorted({*files} & {*scope.untrusted}):
-            waiting = next((proposal.id for proposal in scope.proposals() if proposal.origin == "outside"), "")
-            raise UsageError(
-                f"{name}/{untrusted[0]} has unapproved changes, made outside of ouro.",
-                "Accept or reject it first.",
-                [f"memory accept {waiting}", f"memory reject {waiting}"],
-            )
-        return scope

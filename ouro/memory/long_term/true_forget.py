@@ -18,7 +18,7 @@ from ouro.memory.index import writing_alone
 from ouro.memory.long_term.forgotten_text import ForgetReport, ForgottenText, Progress, forget_in_file, regular_files
 from ouro.memory.long_term.git import rewrite
 from ouro.memory.long_term.git.files import FileRefused, MemoryFiles, blob_id, decode_text, is_memory_name
-from ouro.memory.long_term.git.ledger import LEDGER_FILES, ApprovalLedger
+from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ORIGIN, Scope
 from ouro.memory.long_term.notes.note import Note, is_note_name, note_text, parse_note
@@ -71,10 +71,7 @@ class TrueForget:
     def __init__(self, text: str, home: OuroHome) -> None:
         self._text = ForgottenText(text)
         self._home = home
-
-    @property
-    def placeholder(self) -> str:
-        return self._text.placeholder
+        self.placeholder = self._text.placeholder
 
     def look(self, progress: Progress = lambda _what: None) -> ForgetReport:
         """Find every place that holds it; nothing is changed."""
@@ -376,8 +373,7 @@ class ForgettingMemory:
                     fields = msgspec.to_builtins(parsed.note)
                     for name in ("text", "extra", "entities", "relations", "anchors", "branch"):
                         fields[name] = self._needle.remove_from_data(fields[name], name)
-                    note = msgspec.convert(fields, Note)
-                    data = note_text(note).encode()
+                    data = note_text(msgspec.convert(fields, Note)).encode()
         return self._needle.remove_from_bytes(data)
 
     def _clean_name(self, data: bytes) -> bytes:
@@ -386,7 +382,7 @@ class ForgettingMemory:
         return self._needle.remove_from_bytes(data).replace(self._needle.placeholder.encode(), b"forgotten")
 
     def _write_files(self, pending: set[str]) -> None:
-        files, ledger = MemoryFiles(self._folder), ApprovalLedger(self._repository.own_dir)
+        files = MemoryFiles(self._folder)
         for path in self._files():
             name, data = str(path.relative_to(self._folder)), path.read_bytes()
             new, new_name = self._clean_file(data), self._clean_name(name.encode()).decode()
@@ -396,7 +392,7 @@ class ForgettingMemory:
                 forget_in_file(path, self._needle, self._report)
                 continue
             if name not in pending:
-                ledger.approve({new_name: blob_id(new)})
+                self._store.approve({new_name: blob_id(new)})
             try:
                 files.write(new_name, new)
                 if new_name != name:
