@@ -99,14 +99,15 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         raise UsageError("--input is not a JSON object.")
     async with context.open_session() as session:
         runner, names = session.turn.hooks.hooks, (tool, *names_elsewhere(tool))
-        data = {"session_id": session.id, "cwd": str(session.cwd), **_SAMPLES.get(event, {}), **given}
+        data: dict[str, Any] = {"session_id": session.id, "cwd": str(session.cwd)}
         if event in ("before-tool", "after-tool"):
             known = session.turn.commands.tools.tools.get(tool)
             target = next((str(given[key]) for key in ("file_path", "path", "command", "url") if given.get(key)), "")
-            data = {"session_id": session.id, "cwd": str(session.cwd)}
             effect = known.effect if known else "none"
             data |= tool_data(tool, effect, given, (target,) if target else (), session.cwd)
             data |= {"tool_response": {"text": "", "failed": False}} if event == "after-tool" else {}
+        else:
+            data |= {**_SAMPLES.get(event, {}), **given}
         before = len(runner.runs)
         outcome = await runner.run(event, data, names if "tool" in event else ())
         runs = tuple(runner.runs)[before:]

@@ -11,7 +11,6 @@ from typing import Any, Literal, TextIO
 import msgspec
 
 from ouro import events
-from ouro.display import Diff
 from ouro.events import Event
 from ouro.frontends.event_lines import NoticePrinter, notice_of
 from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
@@ -205,25 +204,15 @@ def event_to_json(event: Event) -> dict[str, Any]:
         case events.Replied():
             return {"type": "replied", **_message(event.message)}
     data: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
-    match event:
-        case events.ToolStarted():
-            data["call"] = _call(event.call)
-        case events.PermissionAsked():
-            data["call"] = _call(event.call)
-            del data["of_turn"]
-        case events.QuestionAsked():
-            del data["of_turn"]
-        case events.ToolFinished():
-            data["seconds"] = round(event.seconds, 3)
-        case events.NotesRecalled():
-            data["milliseconds"] = round(event.milliseconds, 1)
-        case _:
-            pass
-    if isinstance(event, events.ToolFinished | events.PermissionAsked | events.CoreChanged) and isinstance(
-        event.display.body, Diff
-    ):
-        for change in data["display"]["body"]["changes"]:
-            del change["first_line"]
+    data.pop("of_turn", None)
+    if isinstance(event, events.ToolStarted | events.PermissionAsked):
+        data["call"] = _call(event.call)
+    for name, places in (("seconds", 3), ("milliseconds", 1)):
+        if name in data:
+            data[name] = round(data[name], places)
+    body = data.get("display", {}).get("body") or {}
+    for change in body.get("changes", ()):
+        del change["first_line"]
     return data
 
 

@@ -334,18 +334,14 @@ class ReplFrontEnd(FrontEnd):
             OuroError: it cannot be opened.
         """
         greets = is_first_start() and sys.stdin.isatty()
-        session = await self._open_interactively(request)
-        if session is not None:
-            await self._use(session, request.message)
-            if greets and session.resumed is None:
-                self.show(welcome(session))
+        session = await self._open(request)
+        if session is not None and greets and session.resumed is None:
+            self.show(welcome(session))
         return session is not None
 
     async def open(self, request: OpenRequest) -> None:
         before = self.session
-        opened = await self._open_interactively(request)
-        if opened is not None:
-            await self._use(opened, request.message)
+        if await self._open(request) is not None:
             await before.close()
 
     async def go_to(self, message: int) -> None:
@@ -390,10 +386,6 @@ class ReplFrontEnd(FrontEnd):
         self._printer.say(title)
         return await self._questions.ask("answer: ", str.strip, secret=secret)
 
-    async def _open_interactively(self, request: OpenRequest) -> Session | None:
-        # With piped input nobody can answer: the error is raised.
-        return await open_interactively(self._open_session, request, self if sys.stdin.isatty() else None)
-
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
         return await self.choose(title, choices)
 
@@ -411,16 +403,21 @@ class ReplFrontEnd(FrontEnd):
 
         return await set_up(self)
 
-    async def _use(self, session: Session, message: int) -> None:
+    async def _open(self, request: OpenRequest) -> Session | None:
+        # With piped input nobody can answer: the error is raised.
+        session = await open_interactively(self._open_session, request, self if sys.stdin.isatty() else None)
+        if session is None:
+            return None
         self._turns.attach(session)
         self._repl.begin_session(session)
         for notice in session.notices:
             self.say(notice, "warning")
-        if message:
-            await self.go_to(message)
+        if request.message:
+            await self.go_to(request.message)
         else:
             self._replay(list(session.scrollback.shown()))
         self.redraw()
+        return session
 
     def _replay(self, events: Sequence[Event]) -> None:
         starts = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
