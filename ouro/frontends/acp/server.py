@@ -23,6 +23,7 @@ from ouro.frontends.acp.editor_client import EditorClient
 from ouro.frontends.acp.editor_session import EditorSession
 from ouro.frontends.acp.transport import StdioTransport
 from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
+from ouro.frontends.headless.input import handle_signals
 from ouro.options import Options
 from ouro.session import OpenRequest, Session, SessionCatalog, trust_question
 from ouro.settings import McpServerSettings
@@ -57,13 +58,11 @@ async def run_acp(options: Options, make_opener: MakeOpener, open_catalog: OpenC
     serving = asyncio.create_task(
         run_agent(cast("Any", agent), StdioTransport(stdin, stdout), use_unstable_protocol=True)
     )
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, serving.cancel)
-    try:
-        await asyncio.wait([serving])
-    finally:
-        await agent.close()
+    with handle_signals(lambda _number: serving.cancel(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        try:
+            await asyncio.wait([serving])
+        finally:
+            await agent.close()
     return 0
 
 

@@ -6,8 +6,8 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Literal, TextIO
 
 import msgspec
@@ -22,6 +22,7 @@ from ouro.frontends.headless.input import (
     InterruptInput,
     PermissionInput,
     UserInput,
+    handle_signals,
     parse_input,
     read_lines,
     read_prompt,
@@ -83,7 +84,7 @@ async def run_headless(
         prompt = await read_prompt(prompt, streams.stdin, output.say)
     run = HeadlessRun(await open_session(request), options, output, schema)
     try:
-        with run.interrupted_by_signals():
+        with handle_signals(run.interrupt, *SIGNALS):
             await run.run(prompt, streams.stdin)
         if output.pipe.failure:
             raise output.pipe.failure
@@ -103,7 +104,7 @@ class HeadlessRun(TurnObserver):
         self._decide = options.decide
         self._open: dict[str, events.PermissionAsked | events.QuestionAsked] = {}
         self._queue = TurnQueue(self, self._answer_prompt)
-        self._signal: signal.Signals | None = None
+        self._signal: int | None = None
         self._over = asyncio.Event()
         self._result = Result(session.id, "")
         self._has_result = False
@@ -118,18 +119,6 @@ class HeadlessRun(TurnObserver):
         if self._output.pipe.gone:
             return 1
         return self._result.exit_code if self._has_result else 0
-
-    @contextmanager
-    def interrupted_by_signals(self) -> Iterator[None]:
-        """The first signal interrupts the turn, the next ones kill its child processes."""
-        loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._interrupt, number)
-        try:
-            yield
-        finally:
-            for number in SIGNALS:
-                loop.remove_signal_handler(number)
 
     async def run(self, prompt: str, stdin: int | None) -> None:
         """Send the prompt, if there is one, and then the messages from stdin until its end."""
@@ -249,7 +238,8 @@ class HeadlessRun(TurnObserver):
             case InterruptInput():
                 self._session.interrupt()
 
-    def _interrupt(self, number: signal.Signals) -> None:
+    def interrupt(self, number: int) -> None:
+        """End with the code of that signal: the first interrupts the turn, the next ones kill its child processes."""
         self._signal = self._signal or number
         self._queue.stop()
         self._over.set()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -123,3 +124,16 @@ async def read_block(stdin: int) -> bytes:
     finally:
         loop.remove_reader(stdin)
     return os.read(stdin, BLOCK)
+
+
+@contextmanager
+def handle_signals(handle: Callable[[int], object], *numbers: int) -> Iterator[None]:
+    """Call `handle` with the number of each of these signals, from the running loop."""
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        loop.add_signal_handler(number, handle, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

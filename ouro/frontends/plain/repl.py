@@ -16,7 +16,7 @@ from ouro.commands.mode import next_mode, set_mode
 from ouro.commands.slash import dispatch
 from ouro.errors import DemoRequested, OuroError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
-from ouro.frontends.headless.input import read_lines
+from ouro.frontends.headless.input import handle_signals, read_lines
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.plain.front_end import (
     LineQuestions,
@@ -106,18 +106,12 @@ class Repl(TurnObserver):
         Raises:
             OuroError: no session could be opened.
         """
-        loop = asyncio.get_running_loop()
-        for number in EXIT_SIGNALS:
-            loop.add_signal_handler(number, self.leave, 128 + number)
-        try:
-            self._in_background(self._begin(request, first_message))
-            await self._read_lines()
-        finally:
+        with handle_signals(lambda number: self.leave(128 + number), *EXIT_SIGNALS):
             try:
-                await self._end()
+                self._in_background(self._begin(request, first_message))
+                await self._read_lines()
             finally:
-                for number in EXIT_SIGNALS:
-                    loop.remove_signal_handler(number)
+                await self._end()
         if self._failure is not None:
             raise self._failure
         return self._exit_code or 0
@@ -351,13 +345,11 @@ class LineReader:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        try:
-            yield
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            _echo(True)
+        with handle_signals(lambda _number: self._interrupt(), signal.SIGINT):
+            try:
+                yield
+            finally:
+                _echo(True)
 
     async def read(self) -> str | None:
         """The next line, continued while it ends in a backslash; None at the end of the input."""
