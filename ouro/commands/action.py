@@ -129,11 +129,7 @@ def undo_hint(context: ActionContext, *commits: str) -> list[TextLine]:
 
 
 def places_in(numbers: str, count: int) -> list[int]:
-    """The indexes in a list of `count` for `2 5-9` or `1,3`, from 0.
-
-    Raises:
-        UsageError: a number is not in the list.
-    """
+    """The indexes in a list of `count` for `2 5-9` or `1,3`, from 0. Raises UsageError: a number is not in the list."""
     places: dict[int, None] = {}
     for word in numbers.replace(",", " ").split():
         first, _, last = word.partition("-")

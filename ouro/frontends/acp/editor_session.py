@@ -110,8 +110,6 @@ class EditorSession(TurnObserver):
     """Runs the prompts of a session one after another, and sends its events to the editor.
 
     Args:
-        client: the editor.
-        updates: turns events into updates of the protocol.
         can_fill_forms: the editor shows forms, so that a question of the agent takes any answer.
     """
 

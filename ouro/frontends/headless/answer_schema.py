@@ -84,11 +84,7 @@ class AnswerSchema:
         )
 
     def parse(self, answer: str) -> Any:
-        """The value of an answer.
-
-        Raises:
-            AnswerMisfit: it is not JSON, or does not match the schema.
-        """
+        """The value of an answer. Raises AnswerMisfit: it is not JSON, or does not match the schema."""
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable
 

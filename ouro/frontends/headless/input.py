@@ -55,11 +55,7 @@ _DECODER: msgspec.json.Decoder[Input] = msgspec.json.Decoder(Input)
 
 
 def parse_input(line: bytes) -> Input:
-    """One line of the input.
-
-    Raises:
-        UsageError: it is not a valid input; the message names the error.
-    """
+    """One line of the input. Raises UsageError: it is not a valid input; the message names the error."""
     try:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

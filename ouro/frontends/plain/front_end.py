@@ -328,11 +328,7 @@ class ReplFrontEnd(FrontEnd):
         return await ask_session(self._printer, self._questions, session_catalog, only)
 
     async def begin(self, request: OpenRequest) -> bool:
-        """Open the first session; returns False when the user cancels.
-
-        Raises:
-            OuroError: it cannot be opened.
-        """
+        """Open the first session; returns False when the user cancels. Raises OuroError: it cannot be opened."""
         greets = is_first_start() and sys.stdin.isatty()
         session = await self._open(request)
         if session is not None and greets and session.resumed is None:

@@ -101,11 +101,6 @@ class Repl(TurnObserver):
         self._ctrl_c_at = -SECOND_CTRL_C
 
     async def run(self, request: OpenRequest, first_message: str) -> int:
-        """Open a session and read lines until the user leaves; returns the exit code.
-
-        Raises:
-            OuroError: no session could be opened.
-        """
         with handle_signals(lambda number: self.leave(128 + number), *EXIT_SIGNALS):
             try:
                 self._in_background(self._begin(request, first_message))
