@@ -72,9 +72,7 @@ class EventUpdates:
                 yield self._end_update(event)
             case events.SubagentProgress():
                 line = f"{event.id} ({event.state}): {event.activity or event.task}\n{event.figures}"
-                yield helpers.update_tool_call(
-                    event.call_id, content=[helpers.tool_content(helpers.text_block(clean(line)))]
-                )
+                yield helpers.update_tool_call(event.call_id, content=[_text_content(clean(line))])
             case events.TodosChanged(todos):
                 yield plan_of(todos)
             case events.UsageUpdated():
@@ -159,12 +157,9 @@ class EventUpdates:
     def _content(self, display: Display) -> list[Any]:
         match display.body:
             case Diff(changes):
-                return [
-                    helpers.tool_diff_content(
-                        self._absolute(change.moved_to or change.path), change.after or "", change.before
-                    )
-                    for change in changes
-                ]
+                paths = [self._absolute(change.moved_to or change.path) for change in changes]
+                pairs = zip(paths, changes, strict=True)
+                return [helpers.tool_diff_content(path, change.after or "", change.before) for path, change in pairs]
             case CommandOutput(command, output, exit_code):
                 return [_text_content(block(output or (command if exit_code is None else "(no output)")))]
             case Plain(text, language):
