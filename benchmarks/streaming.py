@@ -219,7 +219,7 @@ def many(count: int, report):
 
             def add():
                 writer.show(Prompted("One more"))
-                transcript._frames.draw()
+                transcript._draw()
 
             def key():
                 app.query_one(Input).value += "x"
@@ -227,7 +227,7 @@ def many(count: int, report):
             def resize():
                 transcript.styles.width = 60 if transcript.size.width != 60 else 100
 
-            await timed("mount", lambda: (writer.replay(events), transcript._frames.draw()))
+            await timed("mount", lambda: (writer.replay(events), transcript._draw()))
             await timed("key", key, 20)
             await timed("add", add, 20)
             await timed("page_up", transcript.action_page_up, 20)

@@ -26,7 +26,7 @@ class TranscriptApp(App[None]):
 
     def show(self, *events):
         self.writer.replay(events)
-        self.transcript._frames.draw()
+        self.transcript._draw()
 
     def strips(self):
         return [self.transcript.render_line(y) for y in range(self.transcript.size.height)]

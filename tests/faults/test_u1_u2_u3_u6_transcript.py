@@ -84,7 +84,7 @@ def opened(app):
     """Everything unfolded, and something queued."""
     app.transcript.toggle_outputs()
     app.transcript.set_queued((), [next(event.text for event in app.events if isinstance(event, Prompted))])
-    app.transcript._frames.draw()
+    app.transcript._draw()
 
 
 def drawn(app):

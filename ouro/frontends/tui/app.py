@@ -109,11 +109,14 @@ class OuroApp(App[int], inherit_bindings=False):
     on_app_blur = on_app_focus
 
     async def _open(self) -> None:
-        self.failure = await self.front_end.open_first(self._start.request)
-        if self.failure is not None:
-            self.exit(self.failure.exit_code)
-        elif self.focused is None:
+        await self.front_end.open(self._start.request)
+        if self.turns.session is not None and self.focused is None:
             self.conversation.prompt.focus()
+
+    def fail(self, error: OuroError) -> None:
+        """End the program: no session could be opened."""
+        self.failure = error
+        self.exit(error.exit_code)
 
     async def action_press(self, name: str) -> None:
         if name in SCROLLS:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-from textual.app import App
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
@@ -29,6 +27,7 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.commands.front_end import KeySections, RewindChoice
+    from ouro.frontends.tui.app import OuroApp
     from ouro.frontends.tui.screens.memory_pages import Tab
     from ouro.messages import Image
     from ouro.session import Resumed, RewindScope, Session, SessionCatalog
@@ -39,7 +38,7 @@ R = TypeVar("R")
 class ScreenFrontEnd:
     def __init__(
         self,
-        app: App[Any],
+        app: OuroApp,
         conversation: ConversationScreen,
         keymap: Keymap,
         start: SessionStart,
@@ -187,31 +186,24 @@ class ScreenFrontEnd:
 
     # Opening sessions
 
-    async def open_first(self, request: OpenRequest) -> OuroError | None:
-        """Open the session that the program was started for; returns the error if that fails."""
-        try:
-            session = await open_interactively(self._start.open, request, self)
-        except OuroError as error:
-            return error
-        if session is None:
-            self.leave()
-        else:
-            await self._use(session, request.message)
-        return None
-
     async def open(self, request: OpenRequest) -> None:
-        """Open another session in place of this one; keep this one if that fails."""
+        """Open another session in place of this one; keep this one if that fails. If there is none yet, leave then."""
         await self._turns.finish_turn(timeout=1.0)
         before = self._turns.session
         try:
             session = await open_interactively(self._start.open, request, self)
         except OuroError as error:
-            self._conversation.show(Notice(str(error), "error"))
+            if before is None:
+                self._app.fail(error)
+            else:
+                self._conversation.show(Notice(str(error), "error"))
             return
         if session is not None:
             await self._use(session, request.message)
             if before is not None:
                 await before.close()
+        elif before is None:
+            self.leave()
 
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
         """Choose; Enter counts only after a moment, because it may have been typed before the question appeared."""

@@ -196,7 +196,7 @@ async def test_queued_messages_stand_below_everything():
         app.show(TextDelta("answer"))
         assert app.lines() == ["❯ first", "", "  answer", "", "  ⋯ next turn: and then this"]
         app.transcript.set_queued((), [])
-        app.transcript._frames.draw()
+        app.transcript._draw()
         assert app.lines() == ["❯ first", "", "  answer"]
 
 
@@ -230,10 +230,10 @@ async def test_clearing_empties_it():
     app = TranscriptApp(Prompted("x"), TextDelta("y"))
     async with app.run_test(size=SIZE):
         app.transcript.clear()
-        app.transcript._frames.draw()
+        app.transcript._draw()
         assert app.lines() == [""]
         app.transcript.add(NoticeBlock("fresh"))
-        app.transcript._frames.draw()
+        app.transcript._draw()
         assert app.lines() == ["· fresh"]
 
 

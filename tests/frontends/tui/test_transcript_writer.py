@@ -61,7 +61,7 @@ async def test_thinking_is_folded_with_its_time_and_size():
     async with app.run_test(size=(60, 20)):
         app.now += 4
         app.transcript._tick()
-        app.transcript._frames.draw()
+        app.transcript._draw()
         assert app.lines() == ["  ▸ Thinking… 4.0 s · 3 words"]
         app.show(TextDelta("so"))
         assert app.lines() == ["  ▸ Thought for 4.0 s · 3 words · Ctrl+O", "", "  so"]

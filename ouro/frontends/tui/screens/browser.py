@@ -230,11 +230,6 @@ class Browser(Sheet[OpenRequest | None]):
             self._page_view.show(page)
             self._show_frame()
 
-    async def _on_key(self, event: events.Key) -> None:
-        if await self._take_key(event):
-            event.stop()
-            event.prevent_default()
-
     async def _take_key(self, event: events.Key) -> bool:
         """Handle a key; returns False if it is text for the search field."""
         self._has_message = False

@@ -81,14 +81,10 @@ class ListSheet(Sheet[R]):
     def _mark_moved(self) -> None:
         self._show_marked()
 
-    async def _on_key(self, event: events.Key) -> None:
-        if await self._take_key(event.key):
-            event.stop()
-
-    async def _take_key(self, key: str) -> bool:
-        if key not in self._actions:
-            return self._list.take_key(key)
-        await self.run_action(self._actions[key])
+    async def _take_key(self, event: events.Key) -> bool:
+        if event.key not in self._actions:
+            return self._list.take_key(event.key)
+        await self.run_action(self._actions[event.key])
         return True
 
 
@@ -205,11 +201,11 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._list.place = max(0, len(self._list.rows) - 1)
         self._show_marked()
 
-    async def _take_key(self, key: str) -> bool:
-        if key in _UPWARD and self._list.place == 0 and self._past.has_earlier:
+    async def _take_key(self, event: events.Key) -> bool:
+        if event.key in _UPWARD and self._list.place == 0 and self._past.has_earlier:
             await self._past.earlier()
             self._fill()
-        return await super()._take_key(key)
+        return await super()._take_key(event)
 
     @on(PickList.Picked)
     async def action_choose(self) -> None:
@@ -282,13 +278,14 @@ class RedoSheet(Sheet[RewindChoice | None]):
     def compose(self) -> ComposeResult:
         yield make_frame("Redo what was undone", self._boxes, keys="Enter redoes · Tab Space tick · Esc closes")
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
-            event.stop()
-            if ticked := self._boxes.ticked:
-                self.dismiss(RewindChoice.of("redo", 0, ticked))
-            else:
-                self.notify(NOTHING_TICKED, timeout=3)
+    async def _take_key(self, event: events.Key) -> bool:
+        if event.key != "enter":
+            return False
+        if ticked := self._boxes.ticked:
+            self.dismiss(RewindChoice.of("redo", 0, ticked))
+        else:
+            self.notify(NOTHING_TICKED, timeout=3)
+        return True
 
 
 class ScopeBoxes(Horizontal):

@@ -61,6 +61,15 @@ class Sheet(ModalScreen[R]):
     def action_close(self) -> None:
         self.dismiss(None)
 
+    async def _on_key(self, event: events.Key) -> None:
+        if await self._take_key(event):
+            event.stop()
+            event.prevent_default()
+
+    async def _take_key(self, event: events.Key) -> bool:  # noqa: ARG002 (for subclasses)
+        """Handle a key that no widget has handled; returns whether it did so."""
+        return False
+
 
 def make_frame(title: str, *body: Widget, keys: str, id: str | None = None) -> Vertical:  # noqa: A002 (Textual's own name)
     """The frame of a sheet: its title, its body, and its keys in the last line."""
@@ -221,22 +230,21 @@ class Picker(Sheet[str | None]):
         if chosen is not None and time.monotonic() >= self._accepts_from:
             self.dismiss(chosen.value)
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def _take_key(self, event: events.Key) -> bool:
         above = self.query_one(".sheet--question")
         if event.key in PAGES and above.max_scroll_y:
-            event.stop()
             above.scroll_relative(y=PAGES[event.key] * (above.size.height - 1), animate=False)
         elif event.key in PAGES and self.is_short:
-            event.stop()
             await self.run_action(f"app.press('{'page_up' if PAGES[event.key] < 0 else 'page_down'}')")
         elif self._list.take_key(event.key):
-            event.stop()
+            pass
         elif self.is_short and event.key == "enter":
-            event.stop()
             self._take()
         elif self.is_short and (event.is_printable or event.key == "backspace"):
-            event.stop()
             self._press(event)
+        else:
+            return False
+        return True
 
     def _press(self, event: events.Key) -> None:
         """A character in a short list: a digit chooses; other text is a message, and goes to the prompt."""

@@ -15,7 +15,6 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
-from textual.widget import Widget
 
 from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text, text_to_copy
@@ -59,7 +58,8 @@ class TranscriptView(LineScroll):
         """Whether it stays at the end."""
         self._palette = Palette({})
         self._blocks = BlockList(self._palette)
-        self._frames = FrameScheduler(self, lambda: self._arrange(self._blocks.draw_changed()))
+        self._frame_timer: Timer | None = None
+        self._frame_cost = 0.0
         self._strips: LRUCache[tuple[StyledLine, int, int], Strip] = LRUCache(MAX_STRIPS)
         self._queued: tuple[Sequence[str], Sequence[str]] = ((), ())
         self._footer: list[StyledLine] = []
@@ -76,10 +76,10 @@ class TranscriptView(LineScroll):
     def add(self, block: TranscriptBlock, *, start: TranscriptBlock | None = None) -> None:
         """Add a block. If all from `start` on is longer than the screen, scroll to `start`."""
         self._blocks.add(block)
-        self._frames.ask()
+        self.draw_soon()
         if start is None or not self.following:
             return
-        self._frames.draw()
+        self._draw()
         if self._blocks.total - self._blocks.top(start) - start.gap > self.size.height:
             self._go_to(start, int(start.gap))
             self._seen = (block, 0)
@@ -95,14 +95,23 @@ class TranscriptView(LineScroll):
         return self._blocks.blocks
 
     def draw_soon(self) -> None:
-        """Draw the blocks that have changed with the next frame."""
-        self._frames.ask()
+        """Draw all changes together with the next frame, once the widget is mounted."""
+        if self._frame_timer is None and self.is_mounted:
+            self._frame_timer = self.set_timer(max(MIN_FRAME, self._frame_cost * REST_FACTOR), self._draw)
+
+    def _draw(self) -> None:
+        if self._frame_timer is not None:
+            self._frame_timer.stop()
+            self._frame_timer = None
+        started = perf_counter()
+        self._arrange(self._blocks.draw_changed())
+        self._frame_cost = perf_counter() - started
 
     def discard(self, *blocks: TranscriptBlock) -> None:
         self._blocks.remove(blocks)
         if self._seen is not None and self._seen[0] in blocks:
             self._seen = None
-        self._frames.ask()
+        self.draw_soon()
 
     def clear(self) -> None:
         self.discard(*self._blocks.blocks)
@@ -111,7 +120,7 @@ class TranscriptView(LineScroll):
 
     def set_queued(self, steering: Sequence[str], queued: Sequence[str]) -> None:
         self._queued = (tuple(steering), tuple(queued))
-        self._frames.ask()
+        self.draw_soon()
 
     def toggle_outputs(self) -> None:
         """Open all tool outputs and thinking, or fold them if all are open."""
@@ -153,7 +162,7 @@ class TranscriptView(LineScroll):
 
     def go_to(self, prompts: int) -> None:
         """Scroll to a message of the user, counted from the end: 1 is the last."""
-        self._frames.draw()  # new blocks have no height yet
+        self._draw()  # new blocks have no height yet
         if 0 < prompts <= len(said := self._prompts()):
             self._go_to(said[-prompts], 0)
 
@@ -230,7 +239,7 @@ class TranscriptView(LineScroll):
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
         self.set_interval(_TICK, self._tick)
-        self._frames.ask()
+        self.draw_soon()
 
     def on_resize(self) -> None:
         self._restyle()
@@ -297,7 +306,7 @@ class TranscriptView(LineScroll):
         for block in moving:
             block.invalidate()
         if moving:
-            self._frames.ask()
+            self.draw_soon()
 
     def _arrange(self, changed: int | None = None) -> None:
         """Update size and position, and draw again from the line `changed` on."""
@@ -369,26 +378,3 @@ class TranscriptView(LineScroll):
         read = max(self._blocks.top(block) + lines, self.scroll_offset.y + self.size.height - 1)
         new = self._blocks.total - read
         return crop(f"  ↓ {plural(new, 'new line')}", self.size.width) if new > 0 else ""
-
-
-class FrameScheduler:
-    """Draws all changes since the last frame together in one frame."""
-
-    def __init__(self, owner: Widget, draw: Callable[[], None]) -> None:
-        self._owner = owner
-        self._draw = draw
-        self._timer: Timer | None = None
-        self._cost = 0.0
-
-    def ask(self) -> None:
-        """Draw soon, once the owner is mounted."""
-        if self._timer is None and self._owner.is_mounted:
-            self._timer = self._owner.set_timer(max(MIN_FRAME, self._cost * REST_FACTOR), self.draw)
-
-    def draw(self) -> None:
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
-        started = perf_counter()
-        self._draw()
-        self._cost = perf_counter() - started
