@@ -81,14 +81,11 @@ class PageView(VerticalScroll, can_focus=True):
     ]
 
     def __init__(self) -> None:
-        super().__init__(id="browser-page")
         self._text = Static(markup=False)
+        super().__init__(self._text, id="browser-page")
         self._page = Page()
         self._links: list[int] = []
         self._place = 0
-
-    def compose(self) -> ComposeResult:
-        yield self._text
 
     @property
     def link(self) -> PageLink | None:

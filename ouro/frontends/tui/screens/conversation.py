@@ -100,15 +100,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.reader = TranscriptReader(self.transcript, self.show_earlier, self._focus_again, keymap.keys("outputs"))
 
     def compose(self) -> ComposeResult:
-        yield self.header
-        yield self.transcript
-        yield self.todos
-        yield self.questions
-        yield self.resume
-        yield self.completion
-        yield self.box
-        yield self.status
-        yield self.reader
+        yield from (self.header, self.transcript, self.todos, self.questions, self.resume, self.completion)
+        yield from (self.box, self.status, self.reader)
 
     # The session
 

@@ -292,12 +292,9 @@ class ScopeBoxes(Horizontal):
     """A check box for each scope that is offered."""
 
     def __init__(self, ticked: Collection[RewindScope]) -> None:
-        super().__init__(id="rewind-boxes")
         scopes: tuple[RewindScope, ...] = ("conversation", "files", "memory")
         self._boxes = {scope: TickBox(scope, id=f"rewind-{scope}", ticked=scope in ticked) for scope in scopes}
-
-    def compose(self) -> ComposeResult:
-        yield from self._boxes.values()
+        super().__init__(*self._boxes.values(), id="rewind-boxes")
 
     def offer(self, scopes: Mapping[RewindScope, str]) -> None:
         """Show the boxes of these scopes, with what is in each."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from rich.cells import split_graphemes
 from textual import events
-from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.timer import Timer
@@ -392,16 +391,12 @@ class PromptBox(Horizontal):
     """The sign and the prompt; the sign is `!` while a shell line is written."""
 
     def __init__(self, prompt: PromptArea) -> None:
-        super().__init__(id="prompt-box")
         self._prompt = prompt
         self._sign = Static("❯ ", id="prompt-sign", markup=False)
+        super().__init__(self._sign, prompt, id="prompt-box")
         self._began = 0.0
         self._waits_for_answer = False
         self._timer: Timer | None = None
-
-    def compose(self) -> ComposeResult:
-        yield self._sign
-        yield self._prompt
 
     def on_resize(self) -> None:
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
@@ -432,10 +427,8 @@ class PromptBox(Horizontal):
             self._tick()
 
     def _tick(self) -> None:
-        title = "? waits for your answer" if self._waits_for_answer else self._work_title()
+        passed = time.monotonic() - self._began
+        working = f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc interrupts"
+        title = "? waits for your answer" if self._waits_for_answer else working
         if title != self.border_title:  # setting it draws the frame again
             self.border_title = title
-
-    def _work_title(self) -> str:
-        passed = time.monotonic() - self._began
-        return f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc interrupts"

@@ -12,7 +12,6 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.geometry import Size
 from textual.message import Message
@@ -36,7 +35,7 @@ _ROWS_AROUND = ((BOX_FROM_HEIGHT, 0), (HEADER_FROM_HEIGHT, 1), (ALL_AROUND_FROM_
 
 
 class QuestionPanel(Vertical, can_focus=True):
-    """A question above the prompt. Subclasses compose `options` and `field` and implement `choose`.
+    """A question above the prompt. Subclasses implement `choose`.
 
     No accidental answers: keys typed before the question was visible, or while the user was still writing, go to the
     prompt. So does a text that begins with a letter that is not an answer, up to its Enter, with its editing keys.
@@ -56,12 +55,17 @@ class QuestionPanel(Vertical, can_focus=True):
 
         key: events.Key
 
-    def __init__(self, question_id: str, keymap: Keymap, options: ChoiceList) -> None:
-        super().__init__(classes="question")
+    def __init__(
+        self, question_id: str, keymap: Keymap, *above: Widget, options: ChoiceList, hint: str, keys: str
+    ) -> None:
+        """`above`: the widgets above the choices; `hint`: of the empty field; `keys`: named in the last line."""
         self.question_id = question_id
         self.options = options
-        self.field = Input(compact=True, select_on_focus=False, classes="question--field")
+        self.field = Input(compact=True, select_on_focus=False, placeholder=hint, classes="question--field")
         self.field.display = False
+        self._keys = keys
+        shown = Static(keys, classes="question--keys", markup=False)
+        super().__init__(*above, options, self.field, shown, classes="question")
         self._actions = keymap.of("answer")
         self._editing = {key: act for key, act in keymap.of("edit").items() if key not in self._actions}
         self._page_down = keymap.shown("page_down")
@@ -71,7 +75,6 @@ class QuestionPanel(Vertical, can_focus=True):
         self._is_writing = False
 
     def on_mount(self) -> None:
-        self._keys = str(self.query_one(".question--keys", Static).content)
         self.call_after_refresh(self._start_listening)
 
     def _start_listening(self) -> None:
@@ -284,32 +287,20 @@ class PermissionPanel(QuestionPanel):
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
         details = {"always": f"saves the rule  {escaped(asked.rule)}", "session": "yes, until you exit"}
         lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in asked.choices]
-        super().__init__(asked.question_id, keymap, ChoiceList(lines))
-        self.field.placeholder = "comment for the agent · Enter sends · Esc back"
+        amount, body = _body(asked.display)
+        title = Static(f"Allow?  {escaped(asked.call.name)}", classes="question--title", markup=False)
+        super().__init__(
+            asked.question_id,
+            keymap,
+            Horizontal(title, Static(amount, classes="question--size", markup=False), classes="question--head"),
+            body,
+            Static(escaped(asked.reason), classes="question--why", markup=False),
+            options=ChoiceList(lines),
+            hint="comment for the agent · Enter sends · Esc back",
+            keys=f"↑↓ Enter · {keymap.shown('comment')} adds a comment · Esc interrupts",
+        )
+        self._amount = amount
         self._asked = asked
-        self._keymap = keymap
-
-    def compose(self) -> ComposeResult:
-        asked = self._asked
-        self._amount, body = self._body()
-        with Horizontal(classes="question--head"):
-            yield Static(f"Allow?  {escaped(asked.call.name)}", classes="question--title", markup=False)
-            yield Static(self._amount, classes="question--size", markup=False)
-        yield body
-        yield Static(escaped(asked.reason), classes="question--why", markup=False)
-        yield self.options
-        yield self.field
-        comment = self._keymap.shown("comment")
-        yield Static(f"↑↓ Enter · {comment} adds a comment · Esc interrupts", classes="question--keys", markup=False)
-
-    def _body(self) -> tuple[str, Widget]:
-        display = self._asked.display
-        if isinstance(display.body, Diff):
-            changes = tuple(map(_escape_change, display.body.changes))
-            return plural(len(changes), "file"), _block_body(DisplayBlock(replace(display, body=Diff(changes))))
-        text = _text_of(display)
-        length = f"{len(text):,} characters" + (f", {plural(text.count(chr(10)) + 1, 'line')}" if "\n" in text else "")
-        return length, _text_body(_show_hidden(text))
 
     def is_answer(self, key: str, action: str, character: str) -> bool:
         return bool(action) or super().is_answer(key, action, character)
@@ -325,14 +316,18 @@ class PermissionPanel(QuestionPanel):
         self.post_message(self.Answered(self.question_id, permit))
 
 
-def _text_of(display: Display) -> str:
+def _body(display: Display) -> tuple[str, Widget]:
+    """The size and the text of what is asked for, with nothing hidden."""
     match display.body:
-        case CommandOutput(command=command):
-            return command
-        case Plain(text=text):
-            return text
+        case Diff(changes=changes):
+            shown = Diff(tuple(map(_escape_change, changes)))
+            return plural(len(changes), "file"), _block_body(DisplayBlock(replace(display, body=shown)))
+        case CommandOutput(command=text) | Plain(text=text):
+            pass
         case _:
-            return display.summary
+            text = display.summary
+    length = f"{len(text):,} characters" + (f", {plural(text.count(chr(10)) + 1, 'line')}" if "\n" in text else "")
+    return length, _text_body(_show_hidden(text))
 
 
 def _show_hidden(text: str) -> str:
@@ -396,29 +391,25 @@ _DONE = "done"
 
 class AskPanel(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
-        question = asked.question
-        self._question = question
-        # The agent and MCP servers write Markdown; ouro's own questions are plain text.
-        self._is_markdown = asked.of_turn or question.details.startswith("```")
+        question = self._question = asked.question
         last = [(_OTHER, "")] + ([(_DONE, "Enter")] if question.several else [])
+        above: list[Widget] = [_text_body(clean(question.text), "question--asked")]
+        # The agent and MCP servers write Markdown; ouro's own questions are plain text.
+        if question.details and (asked.of_turn or question.details.startswith("```")):
+            above.append(_block_body(AnswerBlock(question.details)))
+        elif question.details:
+            above.append(_text_body(clean(question.details)))
+        choices = "digits tick · Enter on the last line sends" if question.several else "a digit, or ↑↓ Enter"
         super().__init__(
-            asked.question_id, keymap, ChoiceList([*((c, "") for c in question.choices), *last], question.several)
+            asked.question_id,
+            keymap,
+            *above,
+            options=ChoiceList([*((choice, "") for choice in question.choices), *last], question.several),
+            hint="your answer · Enter sends it",
+            keys=f"{choices if question.choices else 'type your answer'} · Esc: no answer",
         )
-        self.field.placeholder = "your answer · Enter sends it"
         self.field.display = not question.choices
         self.options.display = bool(question.choices)
-
-    def compose(self) -> ComposeResult:
-        yield _text_body(clean(self._question.text), "question--asked")
-        if self._question.details and self._is_markdown:
-            yield _block_body(AnswerBlock(self._question.details))
-        elif self._question.details:
-            yield _text_body(clean(self._question.details))
-        yield self.options
-        yield self.field
-        choices = "digits tick · Enter on the last line sends" if self._question.several else "a digit, or ↑↓ Enter"
-        hint = choices if self._question.choices else "type your answer"
-        yield Static(f"{hint} · Esc: no answer", classes="question--keys", markup=False)
 
     def is_answer(self, key: str, action: str, character: str) -> bool:
         """Every key, if there are no choices: it begins the answer."""
@@ -446,7 +437,7 @@ class AskPanel(QuestionPanel):
         elif number < len(choices):
             self.options.tick(number)
         else:
-            self._answer((*self._ticked(), *((written,) if written else ())))
+            self._answer((*self._ticked(), *filter(None, [written])))
 
     def _ticked(self) -> tuple[str, ...]:
         return tuple(self._question.choices[number] for number in sorted(self.options.ticked))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from textual import events, on
-from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
@@ -42,21 +41,15 @@ class TranscriptReader(Horizontal, can_focus=True):
         closed: Callable[[], object],
         closing_keys: tuple[str, ...],
     ) -> None:
-        super().__init__(id="reader")
         self._transcript = transcript
         self._show_earlier = show_earlier
         self._give_back = closed
         self._opened_before: frozenset[TranscriptBlock] = frozenset()
         self._closing_keys = {"q", "escape", "ctrl+c", "ctrl+d", *closing_keys}
         self._hint = Static(_HINT, markup=False, id="reader-hint")
-        self._sign = Static("/", markup=False, id="reader-sign")
         self._search = Input(compact=True, id="reader-search")
         self._words = ""
-
-    def compose(self) -> ComposeResult:
-        yield self._hint
-        yield self._sign
-        yield self._search
+        super().__init__(self._hint, Static("/", markup=False, id="reader-sign"), self._search, id="reader")
 
     @property
     def is_open(self) -> bool:
