@@ -200,11 +200,11 @@ class MemoryBrowser(Browser):
         else:
             self.dismiss(None)
 
-    async def _next_tab(self, by: int = 1) -> None:
-        self._go_to(TABS[(TABS.index(self._tab) + by) % len(TABS)])
+    async def _next_tab(self) -> None:
+        self._go_to(TABS[(TABS.index(self._tab) + 1) % len(TABS)])
 
     async def _previous_tab(self) -> None:
-        await self._next_tab(-1)
+        self._go_to(TABS[TABS.index(self._tab) - 1])
 
     def _go_to(self, tab: Tab) -> None:
         self._tab, self._category = tab, ""

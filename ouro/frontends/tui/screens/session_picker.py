@@ -61,10 +61,20 @@ class SessionList(RowList[SessionMatch]):
         return row.info.id
 
     def heading(self) -> str:
-        columns = "".join(f"{name:>{width}}" for name, width in self._columns())
-        return set_cell_size("  title", self._title_width() + 2) + columns + "  project" * self._shows_project()
+        columns, room, has_project = self._layout()
+        figures = "".join(f"{name:>{width}}" for name, width in columns)
+        return set_cell_size("  title", room + 2) + figures + "  project" * has_project
 
-    def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _width)
+    def _layout(self) -> tuple[list[tuple[str, int]], int, bool]:
+        """The names and widths of the columns, the width of the title, and whether the project is shown."""
+        width = self.scrollable_content_region.width
+        figures = () if width < _TIGHT_FROM else _TIGHT_FIGURES if width < _FULL_FROM else _FIGURES
+        columns = [("age", _AGE), *figures]
+        has_project = self.with_project and width >= _PROJECT_FROM
+        taken = sum(width for _name, width in columns) + _PROJECT * has_project
+        return columns, max(0, width - taken - 2), has_project
+
+    def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _layout)
         info = row.info
         figures = (
             format_age(info.updated_at, now()),
@@ -72,33 +82,17 @@ class SessionList(RowList[SessionMatch]):
             byte_size(info.size),
             dollars(info.cost),
         )
-        room = self._title_width()
+        columns, room, has_project = self._layout()
         name = title_of(info) + (" (copy)" if info.fork_of else "")
         yield set_cell_size(crop(name, room), room), "marked" if is_marked else ""
-        columns = list(zip(self._columns(), figures, strict=False))
-        for (_name, column), text in columns[: 1 if row.snippet else None]:
+        for (_name, column), text in zip(columns[: 1 if row.snippet else None], figures, strict=False):
             yield f"{text:>{column}}", "detail"
         if row.snippet:
             places = [place for word in self.words if (place := row.snippet.lower().find(word)) >= 0]
             start = max(0, min(places, default=0) - _LEAD)
             yield f"  {'…' if start else ''}{clean(row.snippet[start:])}", "found"
-        elif self._shows_project():
+        elif has_project:
             yield f"  {clean(tilde(Path(info.project)))}", "detail"
-
-    @property
-    def _width(self) -> int:
-        return self.scrollable_content_region.width
-
-    def _columns(self) -> list[tuple[str, int]]:
-        figures = _FIGURES if self._width >= _FULL_FROM else _TIGHT_FIGURES
-        return [("age", _AGE), *(figures if self._width >= _TIGHT_FROM else ())]
-
-    def _shows_project(self) -> bool:
-        return self.with_project and self._width >= _PROJECT_FROM
-
-    def _title_width(self) -> int:
-        taken = sum(width for _name, width in self._columns()) + (_PROJECT if self._shows_project() else 0)
-        return max(0, self._width - taken - 2)
 
 
 class SessionPicker(Browser):
@@ -135,16 +129,17 @@ class SessionPicker(Browser):
 
     async def _load(self) -> None:
         session_catalog = self._session_catalog = await self._get_catalog()
-        sessions = await session_catalog.sessions(self._show_progress)
+
+        def show_progress(done: int, of: int) -> None:
+            if of > done:
+                self.app.call_from_thread(self._count.update, f"reading the list … {done:,} of {of:,}")
+
+        sessions = await session_catalog.sessions(show_progress)
         matches = self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
         self._search_for(self._search.value)
         await asyncio.to_thread(find_similar, "", [""])  # imports rapidfuzz before a key needs it
         matches.is_fuzzy = True
         self._show()
-
-    def _show_progress(self, done: int, of: int) -> None:
-        if of > done:
-            self.app.call_from_thread(self._count.update, f"reading the list … {done:,} of {of:,}")
 
     # Search
 
@@ -226,8 +221,12 @@ class SessionPicker(Browser):
         if self._to_delete is None:
             return await super()._take_key(event)
         info = self._end_question()
-        if event.key in ("y", "Y") or self._actions.get(event.key) == "delete_session":
-            await self._delete(info)
+        confirms = event.key in ("y", "Y") or self._actions.get(event.key) == "delete_session"
+        if confirms and await self._attempt(self._session_catalog.store.delete_session(info.id)):
+            self._deleted.append(info)
+            await self._reload()
+            key = self._keymap.shown("restore_session")
+            self._show_message(f"In the trash. {key} restores it. “{title_of(info)}”")
         return True
 
     def action_close(self) -> None:
@@ -260,17 +259,19 @@ class SessionPicker(Browser):
         self.toggle_class("-looking")
 
     async def _rename_session(self) -> None:
-        if self._list.marked is not None:
-            self.run_worker(self._rename(self._list.marked.info))
-
-    async def _rename(self, info: SessionInfo) -> None:
-        text: str | None = await self.app.push_screen_wait(LineSheet("New title", secret=False, text=title_of(info)))
-        name = " ".join(clean(text or "").split())
-        if not name or name == info.title:
+        if self._list.marked is None:
             return
-        if not self._rename_open(info.id, name):
-            await self._attempt(self._session_catalog.rename(info.id, name))
-        await self._reload()
+        info = self._list.marked.info
+
+        async def rename(text: str | None) -> None:
+            name = " ".join(clean(text or "").split())
+            if not name or name == info.title:
+                return
+            if not self._rename_open(info.id, name):
+                await self._attempt(self._session_catalog.rename(info.id, name))
+            await self._reload()
+
+        self.app.push_screen(LineSheet("New title", secret=False, text=title_of(info)), rename)
 
     async def _delete_session(self) -> None:
         if self._list.marked is not None:
@@ -286,13 +287,6 @@ class SessionPicker(Browser):
             self._search.focus()
         self._show_frame()
         return info
-
-    async def _delete(self, info: SessionInfo) -> None:
-        if await self._attempt(self._session_catalog.store.delete_session(info.id)):
-            self._deleted.append(info)
-            await self._reload()
-            key = self._keymap.shown("restore_session")
-            self._show_message(f"In the trash. {key} restores it. “{title_of(info)}”")
 
     async def _restore_session(self) -> None:
         if self._deleted:
