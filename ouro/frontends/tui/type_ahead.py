@@ -94,8 +94,11 @@ class LineEditor:
     def _press(self, match: re.Match[str], now: float) -> None:
         key, paste, text = match[0], match["paste"], match["text"]
         is_pasted = now - self._pasted_at < PASTE_GAP
-        if key == "\x03":
-            self._clear(now)
+        if key == "\x03" and self.text and self.follows:
+            self.text = ""
+        elif key == "\x03":
+            self.leaves = self.leaves or now - self.cleared_at < SECOND_CTRL_C
+            self.cleared_at = now
         elif not self.follows:
             pass
         elif paste is not None or is_pasted:
@@ -113,14 +116,6 @@ class LineEditor:
             self.leaves = not self.text
         else:
             self.follows = False
-
-    def _clear(self, now: float) -> None:
-        if self.text and self.follows:
-            self.text = ""
-        elif now - self.cleared_at < SECOND_CTRL_C:
-            self.leaves = True
-        else:
-            self.cleared_at = now
 
     def _enter(self) -> None:
         if self.text.endswith("\\"):

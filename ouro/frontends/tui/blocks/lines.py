@@ -54,17 +54,9 @@ def clean_output(text: str) -> str:
     return tidy(_CARRIAGE_RETURNS.sub("", text) if "\r" in text else text)
 
 
-def wrap(runs: Sequence[Run], width: int) -> list[StyledLine]:
+def wrap(runs: Sequence[Run], width: int, *, keeps_spaces: bool = False) -> list[StyledLine]:
     """Wrap prose between words; long words, Chinese and Japanese are broken anywhere."""
-    return _lines(runs, max(1, width), keeps_spaces=False)
-
-
-def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
-    """Wrap text and keep its spaces; words that are wider than `width` are broken."""
-    return _lines(runs, max(1, width), keeps_spaces=True)
-
-
-def _lines(runs: Sequence[Run], width: int, *, keeps_spaces: bool) -> list[StyledLine]:
+    width = max(1, width)
     lines: list[StyledLine] = []
     for paragraph in _paragraphs(runs):
         text = "".join(text for text, _ in paragraph)
@@ -74,6 +66,11 @@ def _lines(runs: Sequence[Run], width: int, *, keeps_spaces: bool) -> list[Style
         for start, end, joint in _split(text, width, keeps_spaces):
             lines.append(StyledLine([Segment(*run) for run in _slice(paragraph, start, end)], joint=joint))
     return lines
+
+
+def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
+    """Wrap text and keep its spaces; words that are wider than `width` are broken."""
+    return wrap(runs, width, keeps_spaces=True)
 
 
 def indent(lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool = True) -> list[StyledLine]:

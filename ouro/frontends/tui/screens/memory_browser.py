@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from rich.cells import cell_len, set_cell_size
 from textual import events, work
@@ -290,10 +290,16 @@ class MemoryBrowser(Browser):
     # The frame
 
     def _heading_text(self) -> str:
+        """The line of tabs, scrolled to the open tab; arrows show that there are more."""
         waiting = len(self._rows.get("proposals", ()))
         names = [f"[{tab}]" if tab == self._tab else f" {tab} " for tab in TABS]
         names[-1] = names[-1].replace("proposals", f"proposals {waiting}") if waiting else names[-1]
-        return tab_line(names, TABS.index(self._tab), self.size.width - 2)
+        place, width, first = TABS.index(self._tab), self.size.width - 2, 0
+        while first < place and len(" ".join(names[first : place + 1])) > width - 1:
+            first += 1
+        text = " ".join(names[first:])
+        text = f"‹{text[1:]}" if first else text
+        return text if len(text) <= width else f"{text[: max(0, width - 1)]}›"
 
     def _keys(self) -> list[str]:
         if self._search.has_focus:
@@ -302,7 +308,8 @@ class MemoryBrowser(Browser):
         aim = self._marked_link()
         is_archived = aim is not None and aim.kind == "note" and self._tab == "archive" and not self._followed
         kind = "archived" if is_archived else aim.kind if aim is not None else ""
-        actions = [f"{self._letter(name)} {_label(name)}" for name in KEYS.get(kind, ())]
+        labels = {name: name.removesuffix("_note") for name in KEYS.get(kind, ())} | {UNDO_MEMORY: "undo"}
+        actions = [f"{self._letter(name)} {labels[name]}" for name in KEYS.get(kind, ())]
         if kind == "hunk":
             actions = [f"{actions[0]} this hunk"]
         if self._page_view.has_focus:
@@ -311,17 +318,3 @@ class MemoryBrowser(Browser):
 
     def _filters(self, shown: Callable[[str], str]) -> list[str]:
         return [f"{shown('change_memory')} scope", f"{shown('change_category')} category"]
-
-
-def _label(action: str) -> str:
-    return "undo" if action == UNDO_MEMORY else action.removesuffix("_note")
-
-
-def tab_line(names: Sequence[str], place: int, width: int) -> str:
-    """The line of tabs, scrolled to the open tab; arrows show that there are more."""
-    first = 0
-    while first < place and len(" ".join(names[first : place + 1])) > width - 1:
-        first += 1
-    text = " ".join(names[first:])
-    text = f"‹{text[1:]}" if first else text
-    return text if len(text) <= width else f"{text[: max(0, width - 1)]}›"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import replace
 from rich.cells import cell_len
@@ -93,39 +94,37 @@ class QuestionPanel(Vertical, can_focus=True):
             self._is_writing = self._is_writing and self._editing[event.key] != "delete_to_start_of_line"
             self.post_message(self.Stray(events.Key(event.key, event.character)))
             return
-        is_message = self._is_message(event)  # evaluate it always: it keeps track of the text
+        act = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
+        is_message = self._is_message(event, is_answer=act is not None)  # evaluate it always: it follows the text
         if is_message or event.time < self._listens_from:
             self._listens_from = max(self._listens_from, event.time + self.GRACE)
             self.post_message(self.Stray(events.Key(event.key, event.character)))
-        else:
-            self.press(event.key, self._actions.get(event.key, ""), event.character or "")
+        elif act is not None:
+            act()
 
-    def is_answer(self, key: str, action: str, character: str) -> bool:  # noqa: ARG002 (subclasses use the key)
-        digits = character.isdigit() and 0 < int(character) <= len(self.options.lines)
-        return not character.isprintable() or action == "comment" or digits
+    def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
+        """What a key does here; None if it is not an answer."""
+        if key in ("up", "down"):
+            return partial(self.options.move, -1 if key == "up" else 1)
+        if action == "comment":
+            return self.open_field
+        if character.isdigit() and 0 < int(character) <= len(self.options.lines):
+            return partial(self._mark_and_choose, int(character) - 1)
+        return partial(self.choose, self.options.place) if key == "enter" else None
 
-    def _is_message(self, event: events.Key) -> bool:
+    def _is_message(self, event: events.Key, *, is_answer: bool) -> bool:
         if event.key in ("up", "down"):
             self._is_writing = False
         elif not self._is_writing:
-            self._is_writing = event.is_printable and not self.is_answer(
-                event.key, self._actions.get(event.key, ""), event.character or ""
-            )
+            self._is_writing = event.is_printable and not is_answer
         elif event.key == "enter":
             self._is_writing = False
             return True
         return self._is_writing
 
-    def press(self, key: str, action: str, character: str) -> None:
-        if key in ("up", "down"):
-            self.options.move(-1 if key == "up" else 1)
-        elif key == "enter":
-            self.choose(self.options.place)
-        elif action == "comment":
-            self.open_field()
-        elif character.isdigit() and 0 < int(character) <= len(self.options.lines):
-            self.options.place = int(character) - 1
-            self.choose(self.options.place)
+    def _mark_and_choose(self, number: int) -> None:
+        self.options.place = number
+        self.choose(number)
 
     def _key_in_field(self, event: events.Key) -> None:
         if event.key not in ("enter", "escape", "tab", "shift+tab", "up", "down"):
@@ -302,14 +301,11 @@ class PermissionPanel(QuestionPanel):
         self._amount = amount
         self._asked = asked
 
-    def is_answer(self, key: str, action: str, character: str) -> bool:
-        return bool(action) or super().is_answer(key, action, character)
-
-    def press(self, key: str, action: str, character: str) -> None:
+    def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
         if action in self._asked.choices:
-            self.choose([*self._asked.choices].index(action))
-        else:
-            super().press(key, action, character)
+            return partial(self.choose, [*self._asked.choices].index(action))
+        nothing = (lambda: None) if action else None  # the key of a choice that is not offered
+        return super().answer_of(key, action, character) or nothing
 
     def choose(self, number: int) -> None:
         permit = Permit(self._asked.choices[number], self.field.value.strip())
@@ -411,19 +407,17 @@ class AskPanel(QuestionPanel):
         self.field.display = not question.choices
         self.options.display = bool(question.choices)
 
-    def is_answer(self, key: str, action: str, character: str) -> bool:
+    def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
         """Every key, if there are no choices: it begins the answer."""
-        chooses = key == "space" and self._question.several
-        return not self._question.choices or chooses or super().is_answer(key, action, character)
-
-    def press(self, key: str, action: str, character: str) -> None:
         if not self._question.choices:
-            self.open_field()
-            self.field.insert_text_at_cursor(character)
-        elif key == "space" and self._question.several:
-            self.choose(self.options.place)
-        else:
-            super().press(key, action, character)
+            return partial(self._begin_answer, character)
+        if key == "space" and self._question.several:
+            return partial(self.choose, self.options.place)
+        return super().answer_of(key, action, character)
+
+    def _begin_answer(self, text: str) -> None:
+        self.open_field()
+        self.field.insert_text_at_cursor(text)
 
     def choose(self, number: int) -> None:
         """Answer with a choice; if several may be chosen, tick it until the last line is chosen."""
