@@ -22,7 +22,7 @@ from ouro.frontends.tui.look import AGAIN_QUITS, THEMES, Look, make_theme
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog
-from ouro.frontends.tui.screens.sheet import HelpSheet, Picker
+from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, show_sheet
 from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
 from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
@@ -269,7 +269,7 @@ class KeyActions:
         ]
         if not entries:
             raise UsageError("The prompt history is empty.")
-        picked = await self._front_end.result_of(Picker("Search history", entries, search=prompt.text.split("\n")[0]))
+        picked = await show_sheet(self._app, Picker("Search history", entries, search=prompt.text.split("\n")[0]))
         if picked is not None:
             prompt.fill(picked)
 

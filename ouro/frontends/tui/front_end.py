@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
@@ -19,7 +19,7 @@ from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
-from ouro.frontends.tui.screens.sheet import LineSheet, Picker, Sheet
+from ouro.frontends.tui.screens.sheet import LineSheet, Picker, show_sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session.opening import OpenRequest, open_interactively
 from ouro.session.turn_queue import Draft
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ouro.frontends.tui.screens.memory_pages import Tab
     from ouro.messages import Image
     from ouro.session import Resumed, RewindScope, Session, SessionCatalog
-
-R = TypeVar("R")
 
 
 class ScreenFrontEnd:
@@ -89,7 +87,7 @@ class ScreenFrontEnd:
     async def choose_theme(self) -> str | None:
         choices = [Choice(name, name) for name in self.themes]
         show = partial(self.set_theme, save=False)
-        return await self.result_of(Picker("Which colours?", choices, self.theme, preview=show))
+        return await show_sheet(self._app, Picker("Which colours?", choices, self.theme, preview=show))
 
     def show(self, markdown: str) -> None:
         answer = AnswerBlock(markdown)
@@ -108,13 +106,13 @@ class ScreenFrontEnd:
         return block
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        return await self.result_of(Picker(title, choices, current))
+        return await show_sheet(self._app, Picker(title, choices, current))
 
     async def edit(self, text: str) -> str:
         return await external.edit(self._app, text)
 
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
-        return await self.result_of(LineSheet(title, secret, draft)) or ""
+        return await show_sheet(self._app, LineSheet(title, secret, draft)) or ""
 
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
@@ -122,8 +120,8 @@ class ScreenFrontEnd:
         from ouro.frontends.tui.screens.list_sheets import RedoSheet, RewindSheet  # too heavy before the first frame
 
         if redo is not None:
-            return await self.result_of(RedoSheet(redo))
-        return await self.result_of(RewindSheet(self.session.rewind, self.keymap, with_files=undo))
+            return await show_sheet(self._app, RedoSheet(redo))
+        return await show_sheet(self._app, RewindSheet(self.session.rewind, self.keymap, with_files=undo))
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the transcript again, with a draft in the prompt; a draft that is already there is stashed."""
@@ -134,12 +132,6 @@ class ScreenFrontEnd:
         if text := " ".join(filter(None, [draft, *attachments])):
             prompt.put_aside()
             prompt.fill(text)
-
-    async def result_of(self, sheet: Sheet[R | None]) -> R | None:
-        """Show a sheet until it is closed; returns its result."""
-        result: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
-        self._app.push_screen(sheet, lambda value: None if result.done() else result.set_result(value))
-        return await result
 
     async def send(self, text: str) -> None:
         self._turns.say(Draft(text))
@@ -154,7 +146,7 @@ class ScreenFrontEnd:
         if page == "context":
             from ouro.frontends.tui.screens.list_sheets import ContextSheet  # rarely used
 
-            await self.result_of(ContextSheet(self.session.window, self.keymap))
+            await show_sheet(self._app, ContextSheet(self.session.window, self.keymap))
             self.redraw()
             return True
         from ouro.commands.slash import SessionContext
@@ -163,7 +155,7 @@ class ScreenFrontEnd:
         browser = MemoryBrowser(SessionContext(self), self.keymap, page)
         self._conversation.browser = browser
         try:
-            request = await self.result_of(browser)
+            request = await show_sheet(self._app, browser)
         finally:
             self._conversation.browser = None
         if request is not None and request.resume == self.session.id:
@@ -207,7 +199,7 @@ class ScreenFrontEnd:
 
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
         """Choose; Enter counts only after a moment, because it may have been typed before the question appeared."""
-        return await self.result_of(Picker(title, choices, grace=QuestionPanel.GRACE))
+        return await show_sheet(self._app, Picker(title, choices, grace=QuestionPanel.GRACE))
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
         """Pick a session. At the start: a new one if the user picks none, None if the user quits."""
@@ -216,7 +208,7 @@ class ScreenFrontEnd:
         if self._open_catalog is None:
             return OpenRequest()
         sheet = SessionPicker(self._open_catalog, self.keymap, only=ids, rename=self._rename_open, esc="new session")
-        picked = await self.result_of(sheet)
+        picked = await show_sheet(self._app, sheet)
         return None if sheet.wants_to_leave else picked or OpenRequest()
 
     async def set_up_model(self) -> str:
@@ -228,7 +220,7 @@ class ScreenFrontEnd:
         async def get_catalog() -> SessionCatalog:
             return session_catalog
 
-        return await self.result_of(SessionPicker(get_catalog, self.keymap, only=only, rename=self._rename_open))
+        return await show_sheet(self._app, SessionPicker(get_catalog, self.keymap, only=only, rename=self._rename_open))
 
     def _rename_open(self, session_id: str, title: str) -> bool:
         """Rename the session if it is the one on the screen: only its own writer can."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from textual import events, on
 from textual._compositor import Compositor, CompositorMap, ReflowResult
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.geometry import Size
@@ -69,6 +70,13 @@ class Sheet(ModalScreen[R]):
     async def _take_key(self, event: events.Key) -> bool:  # noqa: ARG002 (for subclasses)
         """Handle a key that no widget has handled; returns whether it did so."""
         return False
+
+
+async def show_sheet(app: App[Any], sheet: Sheet[R | None]) -> R | None:
+    """Show a sheet until it is closed; returns its result."""
+    result: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
+    app.push_screen(sheet, lambda value: None if result.done() else result.set_result(value))
+    return await result
 
 
 def make_frame(title: str, *body: Widget, keys: str, id: str | None = None) -> Vertical:  # noqa: A002 (Textual's own name)
