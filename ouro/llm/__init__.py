@@ -9,11 +9,12 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.llm.catalog import Catalog, ModelSource, Role
-    from ouro.llm.embeddings import Embedded, EmbeddingModel
     from ouro.llm.model import (
         CallChunk,
         Chunk,
         Effort,
+        Embedded,
+        EmbeddingModel,
         EndChunk,
         Endpoint,
         Model,

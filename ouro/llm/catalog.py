@@ -7,12 +7,12 @@ import shlex
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
 from ouro.errors import NoModelError
-from ouro.llm.model import Effort, Endpoint, Model, ModelChoice, ModelSpec, Prices
+from ouro.llm.model import Effort, EmbeddingModel, Endpoint, Model, ModelChoice, ModelSpec, Prices
 from ouro.llm.models_file import ModelEntry, ModelsFile, make_private, read_models_file
 from ouro.llm.providers import (
     HOSTED,
@@ -36,9 +36,6 @@ from ouro.llm.providers import (
 )
 from ouro.utils.log import log
 from ouro.utils.runtime import get_models_path, tilde
-
-if TYPE_CHECKING:
-    from ouro.llm.embeddings import EmbeddingModel
 
 Role = Literal["compact", "classify", "retrieve", "embed"]
 LOCAL_WINDOW = 32_768
@@ -213,7 +210,7 @@ class Catalog:
         name = self.resolve(name)
         (wire, endpoint), spec = self.route(name), self.spec(name)
         if wire == "openai":
-            from ouro.llm.embeddings import EmbeddingWire
+            from ouro.llm.openai import EmbeddingWire
 
             return EmbeddingWire(spec, endpoint)
         if wire == "litellm":

@@ -185,6 +185,21 @@ def constrain(model: Model, schema: Mapping[str, Any]) -> Model:
     return model.with_schema(schema) if isinstance(model, Constrainable) else model
 
 
+class Embedded(msgspec.Struct, frozen=True):
+    vectors: list[list[float]]
+    """One for each text, in their order, all of one length."""
+    usage: Usage
+
+
+class EmbeddingModel(Protocol):
+    """Turns texts into vectors. Blocks: call it from a thread."""
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """A vector for each text, in their order. Raises ModelError if it does not answer with vectors."""
+
+    def close(self) -> None: ...
+
+
 class Timeouts(msgspec.Struct, frozen=True):
     connect: float = 10
     first: float = 120

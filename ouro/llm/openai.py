@@ -1,14 +1,18 @@
-"""The wire to OpenAI's chat completions: request format (also for litellm), and the parser of its stream."""
+"""The wires to OpenAI's chat completions (their format also for litellm) and embeddings."""
 
 from __future__ import annotations
 
 import copy
 import json
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ouro.llm.model import CallChunk, Chunk, Effort, Endpoint, ModelSpec, Reason, ToolSpec, UsageChunk
+import msgspec
+
+from ouro.errors import ModelError
+from ouro.llm.model import CallChunk, Chunk, Effort, Embedded, Endpoint, ModelSpec, Reason, ToolSpec, UsageChunk
 from ouro.llm.portable import (
     arguments_of,
     base64_of,
@@ -19,9 +23,22 @@ from ouro.llm.portable import (
     reply_text,
     texts_of,
 )
-from ouro.llm.wire import ChunkReader, Wire, make_usage
+from ouro.llm.provider_errors import error_from_status
+from ouro.llm.wire import (
+    MAX_ANSWER,
+    MAX_ERROR_BODY,
+    ChunkReader,
+    Wire,
+    make_decoder,
+    make_usage,
+    new_client,
+    translate_http_errors,
+)
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
+
+if TYPE_CHECKING:
+    import httpx
 
 SEAL = "__thought__"
 """Separates a call's id from the signature that Gemini requires with the call; litellm uses the same."""
@@ -230,3 +247,66 @@ class OpenAIWire(Wire):
         else:
             return False
         return True
+
+
+class _One(msgspec.Struct, frozen=True):
+    embedding: list[float]
+    index: int = 0
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    data: list[_One]
+    usage: dict[str, Any] | None = None
+
+
+def parse_vectors(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
+    """The vectors of `count` texts from an answer in OpenAI's format. Raises ModelError if it holds something else."""
+    try:
+        parsed = msgspec.convert(answer, _Answer)
+    except msgspec.ValidationError as error:
+        raise ModelError(f"{server} gave no vectors: {error}.") from error
+    found = sorted(parsed.data, key=lambda item: item.index)
+    sizes = {len(item.embedding) for item in found}
+    if len(found) != count or len(sizes) > 1 or 0 in sizes:
+        raise ModelError(f"{server} gave {len(found)} vectors for {count} texts.")
+    return Embedded([item.embedding for item in found], parse_usage(parsed.usage or {}, spec) or Usage())
+
+
+class EmbeddingWire:
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint) -> None:
+        self._spec = spec
+        self._endpoint = endpoint.for_vectors()
+        self._client: httpx.Client | None = None
+        self._making = threading.Lock()
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        endpoint, body = self._endpoint, bytearray()
+        key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        headers = {"Content-Type": "application/json", **key}
+        url = endpoint.base_url.rstrip("/") + "/embeddings"
+        asked = {"model": self._spec.name.partition("/")[2], "input": list(texts), "encoding_format": "float"}
+        with self._making:
+            self._client = self._client or new_client("Client", endpoint)
+        with (
+            translate_http_errors(endpoint),
+            self._client.stream("POST", url, content=msgspec.json.encode(asked), headers=headers) as response,
+        ):
+            decoded = make_decoder(response, endpoint)
+            for piece in (piece for data in response.iter_raw() for piece in decoded(data)):
+                body += piece
+                if len(body) > MAX_ANSWER:
+                    raise ModelError("The answer was stopped: it is longer than vectors can be.")
+        if not response.is_success:
+            shown = body[:MAX_ERROR_BODY].decode("utf-8", "replace")
+            raise error_from_status(response.status_code, shown, response.headers, endpoint)
+        try:
+            answer = msgspec.json.decode(body)
+        except msgspec.MsgspecError as error:
+            raise ModelError(f"{endpoint.address} gave no vectors: {error}.") from error
+        return parse_vectors(answer, len(texts), self._spec, endpoint.address)
+
+    def close(self) -> None:
+        with self._making:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()

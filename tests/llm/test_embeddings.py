@@ -8,8 +8,8 @@ import pytest
 
 from ouro.errors import AuthenticationFailed, ModelError, ModelUnavailable, RateLimited
 from ouro.llm import Catalog, Endpoint, ModelEntry, ModelsFile, ModelSpec, Prices, litellm_model, model
-from ouro.llm.embeddings import EmbeddingWire
 from ouro.llm.litellm_model import LiteLLMEmbeddings
+from ouro.llm.openai import EmbeddingWire
 
 KEY = "sk-secret-0123456789"
 PRICED = ModelSpec("openai/small", prices=Prices(2.0, 0.0))
