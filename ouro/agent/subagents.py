@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -195,18 +196,15 @@ class Subagents:
         self._services = services
         self._settings = settings
         self._children: dict[str, _Child] = {}
-        self._store: MemoryStore | None = None
         self._reports: list[Prompt] = []
         self._opening = asyncio.Lock()
 
     def tool(self) -> Subagent:
         return Subagent(self.run, tuple(self.specs.values()))
 
-    @property
+    @cached_property
     def store(self) -> MemoryStore:
-        if self._store is None:
-            self._store = self._services.make_store()
-        return self._store
+        return self._services.make_store()
 
     @property
     def has_running(self) -> bool:
@@ -216,18 +214,17 @@ class Subagents:
         """The subagents since the session was opened, oldest first."""
         return tuple(child.progress() for child in self._children.values())
 
-    async def saved(self) -> tuple[SessionInfo, ...]:
-        """The transcripts of all subagents of the session, oldest first; the title begins with the id."""
-        found = await self.store.list_sessions()
-        return tuple(sorted(found, key=lambda info: info.created_at))
+    async def saved(self) -> dict[str, SessionInfo]:
+        """The transcripts of all subagents of the session by id, oldest first; the title begins with the id."""
+        found = sorted(await self.store.list_sessions(), key=lambda info: info.created_at)
+        return {info.title.partition(": ")[0]: info for info in found}
 
     async def transcript_of(self, child_id: str) -> SessionInfo:
         """The list entry of a transcript. Raises ToolError: there is no such subagent."""
-        for info in await self.saved():
-            if info.title.partition(": ")[0] == child_id:
-                return info
-        known = ", ".join(info.title.partition(": ")[0] for info in await self.saved())
-        hint = f"There are: {known}." if known else ""
+        saved = await self.saved()
+        if child_id in saved:
+            return saved[child_id]
+        hint = f"There are: {', '.join(saved)}." if saved else ""
         raise ToolError(f"There is no subagent `{child_id}` in this session.", hint)
 
     def take_reports(self) -> list[Prompt]:
@@ -289,8 +286,8 @@ class Subagents:
         if any(child.id == args.resume for child in self._running()):
             raise ToolError(f"{args.resume} is still at work.")
         emit = self._services.channel.emit if args.background else ctx.emit
-        taken = [*self._children, *(info.title.partition(": ")[0] for info in await self.saved())]
-        numbers = [taken_id.rpartition("-")[2] for taken_id in taken if taken_id.rpartition("-")[0] == name]
+        parts = [taken.rpartition("-") for taken in (*self._children, *await self.saved())]
+        numbers = [number for kind, _, number in parts if kind == name]
         free = max((int(number) for number in numbers if number.isdecimal()), default=0) + 1
         child = _Child(args.resume or f"{name}-{free}", spec, args, ctx, emit)
         cwd = self._services.cwd

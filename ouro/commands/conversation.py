@@ -133,7 +133,7 @@ async def agents(front_end: FrontEnd, argument: str) -> None:
         place = f", {code(tilde(Path(spec.path)))}" if spec.path else ""
         kinds.append((spec.name, f"{escape(spec.description)} — {spec.source}{place}"))
     own = []
-    for info in await subagents.saved():
+    for info in (await subagents.saved()).values():
         name, _, task = info.title.partition(": ")
         cost = "" if info.cost is None else f", {dollars(info.cost)}"
         own.append((name, f"{escape(task)} — {plural(info.messages, 'message')}{cost}"))

@@ -154,7 +154,7 @@ def _advice(report: WindowReport) -> str:
 async def usage(context: ActionContext) -> Answer:
     if context.session is not None:
         report = await context.session.budget.report()
-        agents = await context.session.workbench.subagents.saved()
+        agents = tuple((await context.session.workbench.subagents.saved()).values())
     else:
         sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
         periods = sum_periods(sessions, await context.store.load_costs(), today())

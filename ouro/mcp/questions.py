@@ -57,7 +57,7 @@ async def _ask_field(intro: str, name: str, field: Line, ask: AskUser) -> Any:
             return field.get("default")
         try:
             return _value(kind, answers, field)
-        except ValueError:
+        except (KeyError, ValueError):
             problem = f"`{one_line(answers[0], 40)}` does not fit ({kind}). "
 
 
@@ -73,9 +73,7 @@ def _value(kind: str, answers: tuple[str, ...], field: Line) -> Any:
         case "array":
             return list(answers)
         case "boolean":
-            if answers[0].lower() not in ("yes", "no", "true", "false"):
-                raise ValueError(answers[0])
-            return answers[0].lower() in ("yes", "true")
+            return {"yes": True, "true": True, "no": False, "false": False}[answers[0].lower()]
         case "integer":
             return int(answers[0])
         case "number":

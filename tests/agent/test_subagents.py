@@ -267,7 +267,7 @@ async def test_a_resumed_one_knows_what_it_knew_in_another_run_of_ouro(repositor
     assert "In test_parse.py." in results(again)[-1]
     texts = [message.text for message in family.requests_of("deep")[0].messages]
     assert texts[-3:] == ["Look into #deep.", "The parser is in parse.py.", "And its tests?"]
-    titles = [info.title for info in await again.workbench.subagents.saved()]
+    titles = [info.title for info in (await again.workbench.subagents.saved()).values()]
     assert titles == ["general-1: the deep"]
     await again.close()
 
@@ -405,7 +405,7 @@ async def test_their_transcripts_can_be_sent_however_they_end(seed, repository):
     assert sum(isinstance(event, TurnFinished) for event in seen) == 1
     assert isinstance(seen[-1], TurnFinished)
     check_sendable(session.transcript.context())
-    for info in await subagents.saved():
+    for info in (await subagents.saved()).values():
         child = await MemoryManager.resume(subagents.store, info.id, project=str(repository))
         check_sendable(child.context())
         await child.close()
