@@ -42,7 +42,7 @@ _OPENERS = (
 """Beginnings of a call, without white space; a fence may come before."""
 _FENCES = ("", "```", "```json", "```tool_call", "```xml")
 _BEGINNINGS = tuple(fence + opener for fence in _FENCES for opener in _OPENERS)
-_FENCE = late_pattern(r"```(?:\w+)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
+_FENCE = late_pattern(r"```(?:\w+)?\s*((?:(?!```).)*?)\s*```\s*\Z", re.DOTALL)
 _TAGGED = late_pattern(r"<tool(?:_call|s)>\s*(.*?)\s*(?:</tool(?:_call|s)>|\Z)", re.DOTALL)
 _FUNCTION = late_pattern(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
 _MARKED = late_pattern(r"(?:<\|python_tag\|>|\[TOOL_CALLS\])\s*(.*)\Z", re.DOTALL)
@@ -281,22 +281,15 @@ class CallGate:
 
 def _split(text: str) -> tuple[str, list[Any]]:
     """The text before the calls, and the JSON values of these."""
-    if found := list(_TAGGED.finditer(text)):
-        return text[: found[0].start()].rstrip(), [value for one in found for value in _parse_values(one[1])]
-    if found := list(_FUNCTION.finditer(text)):
-        return text[: found[0].start()].rstrip(), [{"name": one[1], "arguments": one[2]} for one in found]
-    if marked := _MARKED.search(text):
-        return text[: marked.start()].rstrip(), _parse_values(marked[1])
-    if (fence := text.rfind("```", 0, len(text) - 3)) >= 0 and (fenced := _FENCE.fullmatch(text[fence:])):
-        return text[:fence].rstrip(), _parse_values(fenced[1])
-    start = 0 if text.startswith("{") else text.find("\n{") + 1
-    while start > 0 or text[:1] == "{":
-        if values := _parse_values(text[start:]):
-            return text[:start].rstrip(), values
-        following = text.find("\n{", start)
-        if following < 0:
-            break
-        start = following + 1
+    for form in (_TAGGED, _FUNCTION, _MARKED, _FENCE):
+        if found := list(form.finditer(text)):
+            before = text[: found[0].start()].rstrip()
+            if form is _FUNCTION:
+                return before, [{"name": one[1], "arguments": one[2]} for one in found]
+            return before, [value for one in found for value in _parse_values(one[1])]
+    for begin in re.finditer(r"^\{", text, re.MULTILINE):
+        if values := _parse_values(text[begin.start() :]):
+            return text[: begin.start()].rstrip(), values
     return text, []
 
 
