@@ -208,6 +208,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.transcript.set_model(self.models.current()[0].spec.name)
         if mode := self.ground.options.mode:
             self.transcript.set_mode(mode)
+        window = ContextWindow(self.compactor, self.tasks)
         return Session(
             transcript=self.transcript,
             workbench=self.workbench,
@@ -216,10 +217,10 @@ class SessionBuilder(msgspec.Struct, dict=True):
             session_catalog=self.session_catalog,
             scrollback=Scrollback(self.transcript, self.requests.tools.title),
             rewind=self._rewind(),
-            window=self.window,
+            window=window,
             budget=self.budget,
             titles=self.titles,
-            resumed=Resumed(self.info, self.transcript, self.workbench, self.window, self.tasks, self.memory)
+            resumed=Resumed(self.info, self.transcript, self.workbench, window, self.tasks, self.memory)
             if self.info
             else None,
             notices=notices,
@@ -419,10 +420,6 @@ class SessionBuilder(msgspec.Struct, dict=True):
     async def before_change(self) -> None:
         if self.files is not None:
             await self.files.before_change()
-
-    @cached_property
-    def window(self) -> ContextWindow:
-        return ContextWindow(self.compactor, self.tasks)
 
     @cached_property
     def titles(self) -> Titles:

@@ -23,7 +23,6 @@ from ouro.llm.model import (
     Chunk,
     EndChunk,
     Model,
-    ModelSpec,
     RevisedText,
     TextChunk,
     ThinkingChunk,
@@ -88,15 +87,12 @@ class TextToolsModel:
     """
 
     def __init__(self, model: Model) -> None:
+        self.spec = model.spec
         self._model = model
         self._has_failed_step = False
         """The answer to a step cannot be used: another attempt would get the same answer."""
         self._step_usage: Usage | None = None
         """Of that answer."""
-
-    @property
-    def spec(self) -> ModelSpec:
-        return self._model.spec
 
     async def close(self) -> None:
         await self._model.close()
