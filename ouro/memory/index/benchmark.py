@@ -70,7 +70,22 @@ def answers(
     """Run every query on an index of the documents in the folder `work`."""
     index = Index(work / "index.db")
     try:
-        names = _add(index, documents)
+        names: dict[int, str] = {}  # the ids of the documents by row
+        sessions: dict[str, IndexedSession] = {}
+        with index.writing() as database:
+            for item in documents:
+                name = str(item.session)
+                if name not in sessions:
+                    sessions[name] = IndexedSession(0, name, name, "", created_at=item.date)
+                    save_session(database, sessions[name])
+                session = sessions[name]
+                first = session.passages
+                add_words(database, session, item.turn, item.speaker, item.date, item.text)
+                start = (session.seq << SHIFT) + 1
+                names |= dict.fromkeys(range(start + first, start + session.passages), item.id)
+                session.updated_at = item.date
+            for session in sessions.values():
+                save_session(database, session)
         vectors = Vectors(index, embedder) if embedder else None
         if vectors:
             vectors.fill_all()
@@ -86,27 +101,6 @@ def answers(
             yield SearchAnswer(query.qid, tuple(dict.fromkeys(names[hit.place] for hit in hits)), round(spent, 2))
     finally:
         index.close()
-
-
-def _add(index: Index, documents: Sequence[Document]) -> dict[int, str]:
-    """Put the documents into the index as sessions; returns their ids by row."""
-    names: dict[int, str] = {}
-    sessions: dict[str, IndexedSession] = {}
-    with index.writing() as database:
-        for item in documents:
-            name = str(item.session)
-            if name not in sessions:
-                sessions[name] = IndexedSession(0, name, name, "", created_at=item.date)
-                save_session(database, sessions[name])
-            session = sessions[name]
-            first = session.passages
-            add_words(database, session, item.turn, item.speaker, item.date, item.text)
-            start = (session.seq << SHIFT) + 1
-            names |= dict.fromkeys(range(start + first, start + session.passages), item.id)
-            session.updated_at = item.date
-        for session in sessions.values():
-            save_session(database, session)
-    return names
 
 
 class SearchQuality(msgspec.Struct, frozen=True):

@@ -333,7 +333,16 @@ def open_index(path: Path) -> sqlite3.Connection:
     try:
         ensure_private_dir(path.parent)
         with writing_alone(path):
-            return _opened(path)
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                raise OSError(f"{path} is not a file that ouro made")
+            if path.exists() and not _is_good(path):
+                set_aside(path)
+            if path.exists():
+                return _connect(str(path))
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            made = _new(str(path))
+            _copy_vectors(made, Path(f"{path}.aside"))
+            return made
     except (OSError, sqlite3.Error) as error:
         log.warning("the index %s cannot be used (%s): one in memory is used", path, error)
         return _new(":memory:")
@@ -342,19 +351,6 @@ def open_index(path: Path) -> sqlite3.Connection:
 def writing_alone(path: Path) -> AbstractContextManager[object]:
     """Lock out other processes that make or set aside the index. Raises OSError if the lock is not free in time."""
     return lock_file(Path(f"{path}.lock"), timeout=WAIT_SECONDS)
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise OSError(f"{path} is not a file that ouro made")
-    if path.exists() and not _is_good(path):
-        set_aside(path)
-    if path.exists():
-        return _connect(str(path))
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-    made = _new(str(path))
-    _copy_vectors(made, Path(f"{path}.aside"))
-    return made
 
 
 def _copy_vectors(made: sqlite3.Connection, aside: Path) -> None:

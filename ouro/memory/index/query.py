@@ -124,20 +124,15 @@ def split_passages(text: str) -> list[str]:
     text = text.strip()
     found: list[str] = []
     while text and len(found) < MAX_PASSAGES:
-        cut = len(text) if len(text) <= MAX_PASSAGE else _cut(text)
+        cut = MAX_PASSAGE
+        for border in _BORDERS if len(text) > MAX_PASSAGE else ():
+            # The last border of the best kind that uses at least a third of the length.
+            if places := [place.end() for place in border.finditer(text, MAX_PASSAGE // 3, MAX_PASSAGE)]:
+                cut = places[-1]
+                break
         found.append(text[:cut].rstrip())
         text = text[cut:].lstrip()
     return found
-
-
-def _cut(text: str) -> int:
-    """The end of the first piece: the last border of the best kind that uses at least a third of the length."""
-    head = text[:MAX_PASSAGE]
-    for border in _BORDERS:
-        places = [found.end() for found in border.finditer(head, MAX_PASSAGE // 3)]
-        if places:
-            return places[-1]
-    return MAX_PASSAGE
 
 
 def content_hash(text: str) -> int:
@@ -213,24 +208,20 @@ def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], s
     for found in _ISO.finditer(lowered):
         spans += _calendar_span(int(found[1]), int(found[2]), int(found[3] or 0))
     for found in _NAMED.finditer(lowered):
-        if found["month"] not in ("may", "march") or _SAID_AS_A_MONTH.search(lowered):
-            spans += _named(found, today)
+        if found["month"] in ("may", "march") and not _SAID_AS_A_MONTH.search(lowered):
+            continue
+        month = next(number for number, name in enumerate(_MONTHS, 1) if name.startswith(found["month"][:3]))
+        day = int(found["day"] or found["first"] or 0)
+        if found["year"]:
+            spans += _calendar_span(int(found["year"]), month, day)
+        elif today:
+            spans += _calendar_span(today.year - ((month, day) > (today.month, today.day)), month, day)
     if not spans and (year := _YEAR.search(lowered)):
         spans += _calendar_span(int(year[1]), 0, 0)
     if today:
         spans += _relative(lowered, today)
     rest = _NAMED.sub(" ", _ISO.sub(" ", lowered)) if spans else lowered
     return tuple((first.isoformat(), last.isoformat()) for first, last in spans), rest
-
-
-def _named(found: re.Match[str], today: date | None) -> list[tuple[date, date]]:
-    month = next(number for number, name in enumerate(_MONTHS, 1) if name.startswith(found["month"][:3]))
-    day = int(found["day"] or found["first"] or 0)
-    if found["year"]:
-        return _calendar_span(int(found["year"]), month, day)
-    if today is None:
-        return []
-    return _calendar_span(today.year - ((month, day) > (today.month, today.day)), month, day)
 
 
 def _calendar_span(year: int, month: int, day: int) -> list[tuple[date, date]]:

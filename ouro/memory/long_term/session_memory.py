@@ -130,7 +130,8 @@ class SessionMemory:
 
     async def for_subagent(self, task: str) -> str:
         """The notes that bear on the task of a subagent; they are in no receipt."""
-        return await self._recall.find(task) if self._recall else ""
+        found = await self._recall.find(task) if self._recall else None
+        return found.text if found else ""
 
     async def tool_finished(self, tool: str) -> None:
         """React to the end of a tool call.

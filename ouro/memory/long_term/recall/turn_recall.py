@@ -283,7 +283,7 @@ class TurnRecall(msgspec.Struct, eq=False):
     async def recall_for(self, text: str) -> str:
         """The text to send with a message of the user; empty when nothing is relevant, or recall failed."""
         self._receipts, self._unsaved = {}, None
-        found, (commands, block) = await self._search(text, self._sent), await self._commands(text)
+        found, (commands, block) = await self.find(text, self._sent), await self._commands(text)
         items = (*(found.items if found else ()), *commands)
         if items:
             way, milliseconds = (found.way, found.milliseconds) if found else ("local", 0.0)
@@ -328,12 +328,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         if notes and is_answered:
             _begin(self.finder.judge, notes, turn)
 
-    async def find(self, text: str) -> str:
-        """The notes that are relevant to a text, for an agent that was sent no notes yet; empty as in `recall_for`."""
-        found = await self._search(text, frozenset)
-        return found.text if found else ""
-
-    async def _search(self, text: str, sent: Callable[[], frozenset[str]]) -> Recalled | None:
+    async def find(self, text: str, sent: Callable[[], frozenset[str]] = frozenset) -> Recalled | None:
+        """The notes that are relevant to a text, without those that were sent; None as in `recall_for`."""
         way = self._way()
         if way == "off" or not text.strip() or not self.finder.has_notes:
             return None
