@@ -61,11 +61,7 @@ def read_lines(path: Path, kind: type[Any]) -> list[Any]:
 
 
 def answers(
-    documents: Sequence[Document],
-    queries: Sequence[BenchmarkQuestion],
-    k: int,
-    work: Path,
-    embedder: Embedder | None,
+    documents: Sequence[Document], queries: Sequence[BenchmarkQuestion], k: int, work: Path, embedder: Embedder | None
 ) -> Iterator[SearchAnswer]:
     """Run every query on an index of the documents in the folder `work`."""
     index = Index(work / "index.db")

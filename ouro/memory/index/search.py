@@ -132,11 +132,7 @@ class Search:
         self._speakers = speakers
 
     def find(
-        self,
-        query: str,
-        k: int = 5,
-        wanted: SearchFilter | None = None,
-        today: date | None = None,
+        self, query: str, k: int = 5, wanted: SearchFilter | None = None, today: date | None = None
     ) -> list[MemoryHit]:
         """The `k` best hits of the given kinds, best first, without duplicates.
 

@@ -13,14 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import SaveFailed, SessionError, SessionInUse
-from ouro.memory.backend import (
-    ChangeRecord,
-    LoadedSession,
-    MemoryStore,
-    MessageRecord,
-    Record,
-    SessionHeader,
-)
+from ouro.memory.backend import ChangeRecord, LoadedSession, MemoryStore, MessageRecord, Record, SessionHeader
 from ouro.memory.long_term.trust.provenance import MAX_OWN_WORDS, OWN_LINE
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.transcript import Transcript
