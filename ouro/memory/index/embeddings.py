@@ -158,11 +158,7 @@ class RemoteEmbedder:
 
 
 def make_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
-    """The model of that name, else `embed` of models.yaml, else the local one; None if that is not installed.
-
-    Raises:
-        NoModelError: the configured one cannot be used.
-    """
+    """The model of that name, else `embed` of models.yaml, else a local one, or None. Raises NoModelError."""
     name = catalog.resolve(named) if named else catalog.role("embed")
     return RemoteEmbedder(name, catalog.embeddings(name), budget) if name else local_embedder()
 

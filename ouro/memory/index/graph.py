@@ -52,11 +52,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 class Graph:
-    """Every method blocks. Unknown ids are ignored; cycles end.
-
-    Raises:
-        SearchUnavailable: the index cannot be read.
-    """
+    """Every method blocks, and raises SearchUnavailable. Unknown ids are ignored; cycles end."""
 
     def __init__(self, index: Index) -> None:
         self._index = index

@@ -186,10 +186,7 @@ class Index:
                     self._writer.execute("ROLLBACK")
 
     def follow(self, sources: Sources, progress: Progress | None = None) -> int:
-        """Update the index from the files; returns the number of changed files.
-
-        Waits for another process that indexes sessions; notes alone need no wait.
-        """
+        """Update the index, after another process that indexes sessions; returns the number of changed files."""
         self.made()  # opened, so that its folder is there
         if sources.sessions is None:
             return self._follow(sources, progress)

@@ -45,8 +45,7 @@ class _StoppedError(Exception):
 class Lookup:
     """One per session. Nothing is imported or opened before the first search or the end of the first turn.
 
-    Args:
-        embedder: returns the model for vectors, None for words alone; called once, in a thread.
+    `embedder` returns the model for vectors, None for words alone; called once, in a thread.
     """
 
     def __init__(self, path: Path, sources: Callable[[], Sources], embedder: Callable[[], Embedder | None]) -> None:
@@ -93,11 +92,7 @@ class Lookup:
         return self._search
 
     def follow(self, sources: Sources, seconds: float = math.inf, pause: float = 0.0) -> bool:
-        """Index changed files for this time at most; returns whether none is left for the next time. Blocks.
-
-        Args:
-            pause: seconds between two files.
-        """
+        """Index changed files for `seconds`, with pauses; returns whether none is left for the next time. Blocks."""
         deadline = time.monotonic() + seconds
 
         def check(_done: int, _all: int) -> None:

@@ -120,11 +120,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class Search:
-    """Searches one index. Every method may block for some milliseconds: call it from a thread.
-
-    Raises:
-        SearchUnavailable: the index cannot be read just now. From every method.
-    """
+    """Searches one index. Every method may block for some milliseconds, and raises SearchUnavailable."""
 
     def __init__(self, index: Index, vectors: Vectors | None = None, speakers: Sequence[str] = SPEAKERS) -> None:
         self.index = index
@@ -134,10 +130,7 @@ class Search:
     def find(
         self, query: str, k: int = 5, wanted: SearchFilter | None = None, today: date | None = None
     ) -> list[MemoryHit]:
-        """The `k` best hits of the given kinds, best first, without duplicates.
-
-        If the embedding model does not answer, words alone decide.
-        """
+        """The `k` best hits, best first, without duplicates; by words alone if the embedding model does not answer."""
         wanted = wanted or SearchFilter()
         question = parse_query(query, self._speakers, today or datetime.now(UTC).date())
         kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
@@ -165,10 +158,7 @@ class Search:
     def nearest_notes(self, texts: Sequence[str], k: int, wanted: Sequence[SearchFilter]) -> list[MemoryHit]:
         """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note with its best cosine.
 
-        By vectors alone, best first; empty without vectors.
-
-        Raises:
-            ModelError: the embedding model did not answer.
+        By vectors alone, best first; empty without vectors. Raises ModelError.
         """
         if self.vectors is None or not self.vectors.exist(("notes",)):
             return []
@@ -368,10 +358,7 @@ _BEFORE, _SHOWN = 20, 60
 
 
 def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHit]:
-    """The sessions with all of `words` in one passage or in the summary, best first; the last word may be a prefix.
-
-    For the session picker, at each key press.
-    """
+    """The sessions with all of `words` in one passage or in the summary, best first; the last word may be a prefix."""
     found = re.findall(r"\w+", words)
     if not found:
         return []

@@ -58,12 +58,7 @@ class _Bits(msgspec.Struct):
 
 
 class Vectors:
-    """One per index and embedder. Every method may block: call it from a thread.
-
-    Raises:
-        ModelError: the model did not answer.
-        SearchUnavailable: the index cannot be written just now.
-    """
+    """One per index and embedder. Every method may block, and raises ModelError and SearchUnavailable."""
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -174,10 +169,7 @@ class Vectors:
             database.execute("DELETE FROM models WHERE used < ?", unused)
 
     def _model(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
-        """The id of the model and the day of its last use; 0 if it has no vector of this length yet.
-
-        Without `length`: of its latest length.
-        """
+        """The id of the model, without `length` of its latest, and the day of its last use; 0 if it has no vector."""
         found = database.execute(
             "SELECT id, used FROM models WHERE name = ? AND ? IN (0, length) ORDER BY used DESC, id DESC LIMIT 1",
             (self.embedder.name, length),

@@ -125,11 +125,7 @@ def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
 
 
 def note_entries(editor: MemoryEditor, *, stale: bool = False) -> list[MemoryEntry]:
-    """All notes, also archived ones.
-
-    Args:
-        stale: mark those that name a changed file; reads these files.
-    """
+    """All notes, also archived ones. `stale` marks those that name a changed file, and reads these files."""
     return _entries_of(editor, all_notes(editor), editor.anchors if stale else None)
 
 
@@ -149,19 +145,14 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
 
 
 def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
-    """The named entry: a note by its id or the start of it, a core line as `user/facts.md:3`.
-
-    Raises:
-        UsageError: there is no such entry, or several.
-    """
+    """The entry of an id or the start of it, or `user/facts.md:3`. Raises UsageError: there is none, or several."""
     return _find_named(core_entries(editor) if ":" in named else note_entries(editor), named)
 
 
 def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
     """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by default all in use.
 
-    Raises:
-        UsageError: there is no such scope or category, or the scope is not in use here.
+    Raises UsageError: there is no such scope or category, or the scope is not in use here.
     """
     words = what.lower().replace("/", " ").replace(".md", "").split()
     every = entries = all_entries(editor, archived=True)

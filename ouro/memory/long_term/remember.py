@@ -73,10 +73,8 @@ class RememberResult(msgspec.Struct, frozen=True):
 def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
     """Remember a text; if it is remembered already, confirm it. What it corrects is replaced, in the same commit.
 
-    Raises:
-        UsageError: it is empty or too long, or its file has unapproved changes.
-        SecretInMemory: it holds a secret; nothing was written.
-        LongTermMemoryError, OSError: it could not be written.
+    Raises UsageError (it is empty or too long, or its file has unapproved changes), SecretInMemory, LongTermMemoryError
+    or OSError: nothing was written.
     """
     chosen = place(clean_text(text), editor.names, scope)
     if not chosen.text:
@@ -174,8 +172,7 @@ def write_text(
 ) -> tuple[MemoryEntry, str]:
     """Write a text in place of the entries that it corrects, in one commit; returns the new entry and the commit.
 
-    Args:
-        related: notes that the new note is linked to, so that recall finds it where it finds them.
+    A new note is linked to the notes `related`, so that recall finds it where it finds them.
     """
     scope, note = editor.scope(chosen.scope), make_note(editor, chosen)
     old_notes = [entry for entry in replaced if entry.kind == "note"]
@@ -290,10 +287,7 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
 def forget_entries(
     editor: MemoryEditor, entries: Sequence[MemoryEntry], origin: Origin = "person"
 ) -> list[CoreChanged]:
-    """Remove core lines, and archive notes with all their versions: one commit and one event a scope.
-
-    Raises UsageError where a line has changed since it was read.
-    """
+    """Remove core lines, archive notes with all versions: a commit a scope. Raises UsageError: a line has changed."""
     done = []
     for scope in editor.names:
         own = [entry for entry in entries if entry.scope == scope]

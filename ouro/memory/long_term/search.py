@@ -69,16 +69,13 @@ def filters_in(line: str) -> tuple[str, dict[str, str]]:
 def filter_of(given: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Path, index: Index) -> SearchFilter:
     """The search filter for typed filters, without notes of repositories that are not trusted. Blocks.
 
+    Raises UsageError (`since` is not a day, or there is no such scope), SessionError and SearchUnavailable.
+
     Args:
         given: values by the names of `FILTERS`; empty ones do not filter.
         sessions: all sessions, last used first; needed where a session is named.
         cwd: names of projects and sessions are relative to it.
         index: names the repositories that have notes.
-
-    Raises:
-        UsageError: `since` is not a day, or there is no such scope.
-        SessionError: no session has that name, or several.
-        SearchUnavailable: the index cannot be read.
     """
     from ouro.memory.index import Graph, SearchFilter
 
@@ -146,12 +143,8 @@ def with_badges(
 ) -> list[tuple[MemoryHit, tuple[str, ...]]]:
     """Each hit with its badges, the most important first; none for a current note that never changed. Blocks.
 
-    Args:
-        root: the current repository; the files that user notes name are looked for in it.
-        untrusted: the absolute paths of the files with unapproved changes.
-
-    Raises:
-        SearchUnavailable: the index cannot be read.
+    The files that user notes name are looked for in `root`; `untrusted` files have unapproved changes. Raises
+    SearchUnavailable.
     """
     from ouro.memory.index import Graph
 

@@ -81,10 +81,7 @@ def fold_words(text: str) -> str:
 
 
 def strip_introduction(text: str) -> str:
-    """Remove an introduction such as `No, that is wrong:` from a statement.
-
-    Returns the text unchanged if nothing else is left.
-    """
+    """Remove an introduction such as `No, that is wrong:` from a statement, unless nothing else is left."""
     found = _INTRODUCTION.match(text)
     rest = text[found.end() :].strip() if found else ""
     rest = rest.removeprefix("that ").strip()
@@ -109,8 +106,7 @@ def find_on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
 def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[_Entry]:
     """The entries that a statement replaces, best first; none if it corrects nothing, or it is unclear what.
 
-    Args:
-        said: the original words with their introduction; empty: the same as `text`.
+    `said` are the original words with their introduction; empty: the same as `text`.
     """
     said, text = said or text, _REASON.sub("", text)
     names = _names_replaced(said)

@@ -143,12 +143,7 @@ class Capture(msgspec.Struct, eq=False):
     async def run_parts(
         self, transcript: Transcript, parts: Iterable[SessionPart], session_id: str, trigger: Trigger
     ) -> AsyncGenerator[tuple[SessionPart, Captured], None]:
-        """Make notes of these parts of a session, one after the other.
-
-        Raises:
-            ModelError: the classifier did not answer, or not as asked; nothing of that part was written.
-            TimeoutError: it took too long.
-        """
+        """Make notes of these parts. Raises ModelError or TimeoutError: nothing of that part was written."""
         # The transcript grows meanwhile, and may be compacted.
         before, entries, is_whole = transcript.kept_entries, transcript.entries, transcript.is_whole
         recalled = {} if trigger == "crystallization" else dict(transcript.recalled)
@@ -163,11 +158,7 @@ class Capture(msgspec.Struct, eq=False):
             yield part, captured
 
     async def run(self, spoken: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str] = ()) -> Captured:
-        """Make notes of `spoken`. Raises ModelError.
-
-        Args:
-            sources: what had come into the session from outside by then.
-        """
+        """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises ModelError."""
         captured = Captured()
         own = [message for message in spoken if message.is_own]
         is_apart = bool(sources) or self.is_small()

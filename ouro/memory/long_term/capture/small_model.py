@@ -160,11 +160,7 @@ async def _operation(ask: AskModel, text: str, replaced: Sequence[Note], limits:
 
 
 def statements_in(text: str, done: str = "") -> Iterator[str]:
-    """The sentences of a message that state something: no questions, tasks and small talk.
-
-    Args:
-        done: what was given to tools in the turn.
-    """
+    """The sentences that state something: no questions, tasks and small talk. `done` was given to tools."""
     sentences = list(filter(None, map(str.strip, _SENTENCE.split(text))))
     for sentence in sentences:
         rule = strip_introduction(sentence)

@@ -97,11 +97,7 @@ class ParsedNote(msgspec.Struct, frozen=True):
 
 
 def categories_with(own: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
-    """All categories of notes, each with its usual scope.
-
-    Args:
-        own: the categories of the settings, each with its scopes; the first scope counts.
-    """
+    """All categories, each with its usual scope: the first one of those of the settings (`own`)."""
     named = {name.casefold().replace("_", " "): scopes for name, scopes in own.items()}
     added: dict[str, Scope] = {
         "-".join(name.split()): "user" if "user" in scopes[:1] else "repo" for name, scopes in named.items()

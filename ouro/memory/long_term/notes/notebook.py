@@ -92,11 +92,7 @@ class Notebook(msgspec.Struct, eq=False):
         return found
 
     def find(self, note_id: str) -> NoteFile:
-        """The note of that id, in any scope, also an archived one.
-
-        Raises:
-            NoteError: there is none, or its file has unapproved changes.
-        """
+        """The note of that id, also an archived one. Raises NoteError: there is none that is approved."""
         if is_note_name(f"{note_id}.md"):
             for scope in self.stores:
                 for name in (f"{note_id}.md", f"{ARCHIVE}/{note_id}.md"):

@@ -120,11 +120,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return self._select([*candidates, *self._neighbours(candidates)], situation, "local", began)
 
     def find_by_hypotheses(self, hypotheses: Sequence[str], situation: Situation) -> Recalled:
-        """Find the `top_k` notes nearest to each hypothesis.
-
-        Raises:
-            ModelError: the embedding model did not answer.
-        """
+        """Find the `top_k` notes nearest to each hypothesis. Raises ModelError."""
         began = time.perf_counter()
         filters = [
             SearchFilter(kinds=("note",), scope=scope, project=situation.project) for scope in self.notebook.scopes

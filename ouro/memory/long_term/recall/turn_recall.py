@@ -145,10 +145,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return any(scope.loaded.notes for scope in self.scopes)
 
     def follow(self) -> None:
-        """Bring the index up to date with the notes, as the scopes were read when the turn began.
-
-        When nothing changed since the last call, no file is read.
-        """
+        """Index the notes as the scopes were read when the turn began. If nothing changed, no file is read."""
         from ouro.memory.index import Sources
 
         made, loaded = self.lookup.search().index.made(), tuple(scope.loaded for scope in self.scopes)
