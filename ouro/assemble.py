@@ -48,13 +48,11 @@ from ouro.safety import (
     secret_values,
 )
 from ouro.session import OpenRequest, Session
-from ouro.session.agent_turn import AgentTurn, Steering
+from ouro.session.agent_turn import AgentTurn, CommandRunner, Steering
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow, SentContext, find_plan, update_plan_when_loaded
-from ouro.session.custom_commands import CommandRunner
-from ouro.session.file_undo import FileUndo
 from ouro.session.resume import Resumed
-from ouro.session.rewind import Rewind, Undoer
+from ouro.session.rewind import FileUndo, Rewind, Undoer
 from ouro.session.scrollback import Scrollback
 from ouro.session.session import Workbench
 from ouro.session.session_hooks import SessionHooks

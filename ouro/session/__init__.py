@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     )
     from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, SessionHit, TurnEvidence
     from ouro.session.context_window import ContextItem, Outlook, WindowReport
-    from ouro.session.file_undo import UNDONE
     from ouro.session.opening import PICK, OpenRequest, open_interactively, trust_question
     from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
-    from ouro.session.rewind import Branch, Point, Rewind, Rewound
+    from ouro.session.rewind import UNDONE, Branch, Point, Rewind, Rewound
     from ouro.session.session import BackgroundTask, Session, Status
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
     from ouro.tools.read import picture, read_picture

@@ -261,7 +261,7 @@ async def test_files_can_be_done_again_without_the_messages_and_with_those_of_a_
 
 
 async def test_no_turn_waits_for_a_checkpoint_that_takes_too_long(repository, monkeypatch):
-    monkeypatch.setattr("ouro.session.file_undo.FIRST_TIMEOUT", 0.01)
+    monkeypatch.setattr("ouro.session.rewind.FIRST_TIMEOUT", 0.01)
     take, taken, released = Checkpoints.take, [], threading.Event()
 
     def slow(self, number, moment):
