@@ -136,7 +136,6 @@ def short_text(value: Any, most: int = 200) -> str:
 
 
 def cut_text(text: str) -> str:
-    """A text cut to the length that is imported."""
     return cut_middle(text, MAX_TEXT, f"\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n")
 
 
@@ -186,7 +185,6 @@ class TranscriptBuilder:
         self._first_model = self._model = self._title = ""
 
     def add(self, message: Message, at: str) -> int:
-        """Append a message; returns its number."""
         if message.model and message.model != self._model:
             self._model = message.model
             if not self._first_model:

@@ -54,8 +54,6 @@ def read_claude_code(path: Path) -> ForeignSession:
 
 
 class _EntryReader:
-    """Converts the entries of a file to records, one by one."""
-
     def __init__(self) -> None:
         self.builder = TranscriptBuilder()
         self._places: dict[str, int] = {}

@@ -74,8 +74,6 @@ def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class _LineReader:
-    """Converts the lines of a file to records, one by one."""
-
     def __init__(self, from_events: set[str]) -> None:
         self.builder = TranscriptBuilder()
         self._from_events = from_events

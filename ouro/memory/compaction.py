@@ -89,7 +89,6 @@ def is_own_words(message: Message) -> bool:
 
 
 def quote_messages(entries: Iterable[MessageRecord]) -> str:
-    """Messages that are too long to keep, quoted by beginning and end; empty if there are none."""
     head, tail = SHORTENED
     quotes: list[str] = []
     for entry in entries:

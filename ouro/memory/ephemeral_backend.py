@@ -123,7 +123,6 @@ class DictMemoryStore(MemoryStore):
         return self._costs.spent()
 
     def outputs_folder(self, header: SessionHeader) -> Path:
-        """A folder among the system's temporary files."""
         return _outputs_of(header.id)
 
     def _save(self, session_id: str, record: Record) -> None:

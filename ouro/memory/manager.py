@@ -163,7 +163,6 @@ class MemoryManager:
 
     @property
     def outputs(self) -> Path:
-        """The folder for outputs that are too long for the session file."""
         return self._store.outputs_folder(self._header)
 
     @property
@@ -222,7 +221,6 @@ class MemoryManager:
             self._saver.save_soon()
 
     def note_cost(self, purpose: str, model: str, usage: Usage | None) -> None:
-        """Record a model call outside of the turns; without usage there is nothing to record."""
         if usage is not None:
             self.note(CostRecord(purpose, self.now(), model, usage))
 
@@ -235,7 +233,6 @@ class MemoryManager:
 
     @property
     def mode(self) -> str:
-        """The permission mode that was saved last; empty if none was."""
         return self.transcript.mode
 
     def set_mode(self, mode: str) -> None:
@@ -357,7 +354,6 @@ class _Saver:
         self._begin(self._write if self._has_messages() else self._count_costs)
 
     async def close(self) -> None:
-        """Save the queue and release the session. Raises SaveFailed if something is lost."""
         try:
             if self.unsaved and self._has_messages():
                 await self.save()
@@ -401,7 +397,6 @@ class _Saver:
             await self._store.save_memory(self._header.id, record)
 
     async def _count_costs(self) -> None:
-        """Count what model calls cost, where there is no session to record it."""
         for record in tuple(self.unsaved):
             match record:
                 case CostRecord():

@@ -34,8 +34,6 @@ def is_turn(message: Message) -> bool:
 
 
 class CurrentBranch(msgspec.Struct, frozen=True):
-    """What is on the current branch of a tree."""
-
     entries: tuple[MessageRecord, ...]
     compactions: tuple[CompactionRecord, ...]
     dropped: frozenset[str]
@@ -137,7 +135,6 @@ class MessageTree:
             self._current = known.followed_by(item)
 
     def prepend_items(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
-        """Put older items before the first."""
         before = 0 if is_whole else _UNKNOWN
         first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
         is_current = not self.is_whole
@@ -183,7 +180,6 @@ class MessageTree:
             self.items.append(item)
 
     def go_to_unloaded(self) -> None:
-        """Continue after an item that is not loaded."""
         self._put([])
         self._next_root = _UNKNOWN
 

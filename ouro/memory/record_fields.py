@@ -130,7 +130,6 @@ def _path_in(problem: str) -> Path:
 
 
 def _find_impossible(value: Any, path: Path = ()) -> Path | None:
-    """Where the first number is that is infinite, negative or too large; None if there is none."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return next((found for key, item in items if (found := _find_impossible(item, (*path, key))) is not None), None)

@@ -109,7 +109,6 @@ class _Local(msgspec.Struct, frozen=True):
         return (header.id, cls(folder, mark, first.offset + first.size, parent)) if is_known else None
 
     def body(self) -> bytes:
-        """Its records without the header and without an incomplete last one."""
         with open_private(self.folder, FILE_NAME, os.O_RDONLY) as descriptor:
             return read_range(descriptor, self.begin, find_whole_end(descriptor)[0])
 
@@ -319,7 +318,6 @@ class SessionSync:
         self._state.sessions[session_id] = SyncedSession(other.names, local.mark)
 
     def _body(self, other: _Theirs) -> bytes:
-        """The records there."""
         found = self._remote.read({path: other.chunks[path] for path in sorted(other.chunks)})
         body = b"".join(found.values())
         if body and not body.endswith(END[1:]):

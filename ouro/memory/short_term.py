@@ -58,7 +58,6 @@ def strip_message(message: Message) -> Message:
 
 
 def answer_open_calls(messages: Sequence[Message]) -> list[Message]:
-    """The transcript with the result "interrupted" for each tool call that has none."""
     done: list[Message] = []
     for message, following in _turns(messages):
         done.append(message)
@@ -112,7 +111,6 @@ class SendableMessages:
 def _append_sendable(
     sent: list[Message], used: set[str], messages: Sequence[Message], *, followed_by_reply: bool = False
 ) -> None:
-    """Append `messages` as they are sent; `used` are the ids of the calls before them."""
     for message, following in _turns(_remove_retried(messages, followed_by_reply=followed_by_reply)):
         if message.role == "assistant":
             sent.extend(_exchange(message, following, used))

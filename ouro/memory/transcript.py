@@ -122,12 +122,10 @@ class Transcript(MessageTree):
 
     @property
     def compaction(self) -> CompactionRecord | None:
-        """The compaction in force."""
         return next((item for item in reversed(self.current.compactions) if item.summary), None)
 
     @property
     def dropped(self) -> frozenset[str]:
-        """The calls whose outputs are not sent."""
         return frozenset(item.removeprefix(OUTPUT) for item in self.dropped_items if item.startswith(OUTPUT))
 
     @property
@@ -214,7 +212,6 @@ class Transcript(MessageTree):
 
     @property
     def turns(self) -> int:
-        """The number of loaded turns on the branch."""
         return self.turns_gone + self.current.turns
 
     @property
@@ -304,7 +301,6 @@ class Transcript(MessageTree):
         return entries
 
     def answer_open_calls(self) -> None:
-        """Add the result "interrupted" after each tool call of the transcript that has none."""
         known = {id(entry.message): entry for entry in self.entries}
         last, answers = 0, dict[int, MessageRecord]()
         for message in answer_open_calls([entry.message for entry in self.entries]):

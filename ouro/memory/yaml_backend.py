@@ -240,7 +240,6 @@ class YamlFileMemoryStore(MemoryStore):
         return f"the disk of {place} is full" if os.statvfs(place).f_bavail == 0 else ""
 
     def outputs_folder(self, header: SessionHeader) -> Path:
-        """`outputs/` in the session's folder."""
         held = self._open.get(header.id)
         try:
             return (held.folder if held else self._folders.find(header.id)) / OUTPUTS
@@ -259,7 +258,6 @@ class YamlFileMemoryStore(MemoryStore):
         return len(await asyncio.to_thread(session_index.update_index, self._root, anew=True, progress=progress))
 
     async def _sweep(self) -> None:
-        """Once: remove what killed processes have left."""
         if not self._is_swept:
             self._is_swept = True
             await asyncio.to_thread(self._folders.sweep)

@@ -45,8 +45,6 @@ class SpendingReport(msgspec.Struct, frozen=True):
 
 
 class Budget:
-    """What this session may spend."""
-
     def __init__(
         self,
         memory: MemoryManager,

@@ -298,7 +298,6 @@ def _size(part: Part, role: str) -> tuple[str, int]:
 
 
 def format_plan(todos: Sequence[Todo]) -> str:
-    """The plan as text for a summary; empty without one."""
     return "\n".join([_PLAN, *(f"- {_SIGNS[todo.state]} {todo.text}" for todo in todos)]) if todos else ""
 
 

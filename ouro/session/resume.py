@@ -97,8 +97,6 @@ class ResumeCard(msgspec.Struct, frozen=True):
 
 
 class Resumed(msgspec.Struct, eq=False):
-    """What a resumed session reports about itself, and how it continues."""
-
     info: SessionInfo
     """What was known of the session when it was resumed."""
     transcript: MemoryManager

@@ -124,7 +124,6 @@ class FileUndo(msgspec.Struct, eq=False):
             await asyncio.wait([self._start("after")])
 
     async def settled(self) -> None:
-        """Wait for the checkpoints of the turns so far."""
         if self._last is not None:
             await asyncio.wait([self._last])
 
@@ -133,12 +132,10 @@ class FileUndo(msgspec.Struct, eq=False):
         return self._last
 
     async def find(self, number: int) -> Undoable | None:
-        """What the turns since message `number` of the current branch did to files; None if nothing."""
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
         return await self._undoable(turns, self.checkpoints.undo, UNDONE)
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
-        """What was undone of the turns that began with these messages; None if nothing."""
         turns = await self._turns(lambda turn: bool(turn.undone), numbers)
         return await self._undoable(turns, self.checkpoints.redo, "Changed again")
 

@@ -64,8 +64,6 @@ class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
 
 
 class Workbench(msgspec.Struct, frozen=True):
-    """What the agent and the user work with in a session."""
-
     cwd: Path
     models: ModelSource
     permissions: Permissions

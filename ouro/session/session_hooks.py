@@ -98,8 +98,6 @@ class SessionHooks:
         return ToolEvents(self, cwd, agent)
 
     def with_notifications(self, ask_user: AskUser) -> AskUser:
-        """`ask_user`, with a notification for each question."""
-
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
             kind, about = "question", ""
             if isinstance(question, PermissionAsked):
@@ -156,7 +154,6 @@ class ToolEvents:
         return replace(outcome, input=own_arguments(call.name, call.arguments, outcome.input, targets, self._cwd))
 
     async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
-        """What hooks add to the result."""
         answer = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
         outcome = await self._run("after-tool", call, effect, targets, tool_response=answer)
         return "\n\n".join(filter(None, (outcome.reason if outcome.verdict == "deny" else "", outcome.context)))

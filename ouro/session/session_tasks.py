@@ -144,7 +144,6 @@ class SessionTasks:
             await asyncio.wait(self._turns)
 
     async def close(self) -> None:
-        """End the background tasks, and the events."""
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

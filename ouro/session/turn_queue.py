@@ -138,7 +138,6 @@ class TurnQueue:
         self._observer.queue_changed()
 
     def withdraw(self) -> Draft | None:
-        """Remove the last message that was not delivered yet, and return it."""
         draft = self._drafts.pop() if self._drafts else self.session.withdraw() if self.session else None
         self._forget_unsteered(draft)
         if draft is not None:

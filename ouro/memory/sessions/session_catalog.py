@@ -327,7 +327,6 @@ def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]
 
 
 def _pattern(word: str) -> re.Pattern[bytes]:
-    """Matches a word in UTF-8, whatever its case."""
     letters = (sorted({letter, letter.lower(), letter.upper()}) for letter in word)
     alternatives = (b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms) for forms in letters)
     return re.compile(b"".join(b"(?:" + item + b")" for item in alternatives))

@@ -323,7 +323,6 @@ def rewrite_file(folder: Path, name: str, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names in `folder`."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

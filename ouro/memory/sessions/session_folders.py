@@ -118,7 +118,6 @@ class SessionFolders:
         sync_folder(folder.parent)
 
     def remove(self, folder: Path) -> None:
-        """Remove a session that is in the trash."""
         # Renamed first: a crash in the middle leaves no half of a session.
         doomed = folder.with_name(f".removed-{folder.name}")
         folder.rename(doomed)
@@ -181,7 +180,6 @@ def is_named_after(folder: str, session_id: str) -> bool:
 
 
 def folder_names(root: Path) -> list[str]:
-    """The names of the session folders below `root`."""
     try:
         return [name for name in os.listdir(root) if not name.startswith(".")]  # noqa: PTH208 (10,000 of them)
     except FileNotFoundError:
@@ -305,7 +303,6 @@ def not_found(session_id: str, where: str = "") -> SessionNotFound:
 
 
 def _is_alive(name: str) -> bool:
-    """Whether the process in this folder name still runs."""
     found = re.fullmatch(r".*\.([0-9]{1,9})\.[^.]*", name)
     return found is not None and int(found[1]) > 0 and is_running(int(found[1]))
 

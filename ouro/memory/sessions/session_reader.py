@@ -170,7 +170,7 @@ def is_readable(record: RawRecord, folder: Path) -> bool:
 
 
 def read_record(record: RawRecord, folder: Path) -> ReadRecord:
-    """A record of the session in `folder`. Raises as `record_from`, and BadYamlError. Blocks."""
+    """Raises as `record_from`, and BadYamlError. Blocks."""
     return record_from(load_record(record), partial(fetch_output, folder))
 
 

@@ -23,7 +23,6 @@ class Spending:
         self._spent = {(item.day, item.model): item for item in before}
 
     def spent(self) -> tuple[DailyUsage, ...]:
-        """By day and model, in the order of the days."""
         return tuple(self._spent[key] for key in sorted(self._spent))
 
     def add(self, at: str, model: str, usage: Usage) -> None:
@@ -108,7 +107,6 @@ class UsagePeriod(msgspec.Struct, frozen=True):
 
 
 def today() -> str:
-    """The local date."""
     return day_of(timestamp())
 
 
