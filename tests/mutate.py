@@ -216,7 +216,7 @@ DEFENCES = (
             "(found := None)", "test_x2_searches.py"),
     Defence("S20", f"{SESSIONS}/session_reader.py", "if found and (not found[1].isdigit() or int(found[1]) > FORMAT):",
             "if False:", "test_s20_newer_formats.py"),
-    Defence("S21", "ouro/memory/session_sync.py", "if header.id != session_id:", "if False:",
+    Defence("S21", "ouro/memory/session_sync.py", "if header.id != other.id:", "if False:",
             "../memory/test_session_sync.py"),
     Defence("S21", "ouro/memory/session_sync.py", 'if body and not body.endswith(END[1:]):', "if False:",
             "../memory/test_session_sync.py"),

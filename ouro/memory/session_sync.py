@@ -89,6 +89,7 @@ class SessionSyncReport(msgspec.Struct, frozen=True):
 class _Local(msgspec.Struct, frozen=True):
     """The session file on this machine."""
 
+    id: str
     folder: Path
     mark: tuple[int, int]
     begin: int
@@ -97,8 +98,8 @@ class _Local(msgspec.Struct, frozen=True):
     """Of a subagent: the session."""
 
     @classmethod
-    def read(cls, folder: Path, parent: str = "") -> tuple[str, _Local] | None:
-        """The id of the session in a folder, and its file; None for a copy made by hand, or one of a newer ouro."""
+    def read(cls, folder: Path, parent: str = "") -> _Local | None:
+        """The session in a folder; None for a copy made by hand, or one of a newer ouro."""
         try:
             mark = _read_mark(folder)
             with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
@@ -106,7 +107,7 @@ class _Local(msgspec.Struct, frozen=True):
         except (SessionError, OSError):
             return None  # a new session without a file yet, or a damaged one
         is_known = _ID.fullmatch(header.id) and header.format <= FORMAT
-        return (header.id, cls(folder, mark, first.offset + first.size, parent)) if is_known else None
+        return cls(header.id, folder, mark, first.offset + first.size, parent) if is_known else None
 
     def body(self) -> bytes:
         with open_private(self.folder, FILE_NAME, os.O_RDONLY) as descriptor:
@@ -116,6 +117,7 @@ class _Local(msgspec.Struct, frozen=True):
 class _Theirs(msgspec.Struct):
     """A session on the branch: path -> blob."""
 
+    id: str
     parent: str = ""
     header: dict[str, str] = {}
     chunks: dict[str, str] = {}
@@ -129,9 +131,7 @@ class _Theirs(msgspec.Struct):
 class _Outgoing(msgspec.Struct, frozen=True):
     """What is new here of a session: changes of the branch (None: remove), and the state once they are pushed."""
 
-    session_id: str
-    reported: str
-    """The session; of a subagent that of its parent."""
+    session: _Local
     changes: dict[str, bytes | None]
     state: SyncedSession
 
@@ -184,43 +184,39 @@ class SessionSync:
                 other = theirs[session_id]
                 if bool(other.parent) == is_child and (not is_child or other.parent in here):
                     root = here[other.parent].folder / SUBAGENTS if is_child else self._root
-                    self._try(session_id, other.parent, partial(self._create, session_id, other, root))
+                    self._try(other, partial(self._create, other, root))
         before = dict(here)
         for session_id, local in before.items():
-            other, base = theirs.get(session_id, _Theirs()), self._state.sessions.get(session_id)
+            other, base = theirs.get(session_id, _Theirs(session_id)), self._state.sessions.get(session_id)
             changed_here = base is None or base.mark != local.mark
             changed_there = base is None or base.chunks != other.names
             if not other.header:
-                yield self._outgoing(session_id, local, other, local.body())
+                yield self._outgoing(local, other, local.body())
             elif changed_here:
-                yield from self._compared(session_id, local, other, is_changed_there=changed_there)
+                yield from self._compared(local, other, is_changed_there=changed_there)
             elif changed_there:
-                self._try(session_id, local.parent, partial(self._take, session_id, local, other))
+                self._try(local, partial(self._take, local, other))
         for session_id in here.keys() - before.keys():
-            yield self._outgoing(session_id, here[session_id], _Theirs(), here[session_id].body())
+            yield self._outgoing(here[session_id], _Theirs(session_id), here[session_id].body())
 
-    def _compared(
-        self, session_id: str, local: _Local, other: _Theirs, *, is_changed_there: bool
-    ) -> Iterator[_Outgoing]:
+    def _compared(self, local: _Local, other: _Theirs, *, is_changed_there: bool) -> Iterator[_Outgoing]:
         """Yield what is to be sent of a session that changed here; take what was added there."""
         body, theirs = local.body(), self._body(other)
         if body == theirs:
-            self._state.sessions[session_id] = SyncedSession(other.names, local.mark)
+            self._state.sessions[local.id] = SyncedSession(other.names, local.mark)
         elif body.startswith(theirs):
-            yield self._outgoing(session_id, local, other, body, len(theirs))
+            yield self._outgoing(local, other, body, len(theirs))
         elif not is_changed_there:  # records were edited here
-            yield self._outgoing(session_id, local, other, body)
+            yield self._outgoing(local, other, body)
         elif theirs.startswith(body):
-            self._try(session_id, local.parent, partial(self._take, session_id, local, other))
+            self._try(local, partial(self._take, local, other))
         else:
-            self._try(session_id, local.parent, partial(self._fork, session_id, local, other, body))
+            self._try(local, partial(self._fork, local, other, body))
 
-    def _outgoing(
-        self, session_id: str, local: _Local, other: _Theirs, body: bytes, sent: int | None = None
-    ) -> _Outgoing:
-        """The records behind the first `sent` bytes as new chunks; None: all, in place of those that are there."""
+    def _outgoing(self, local: _Local, other: _Theirs, body: bytes, sent: int | None = None) -> _Outgoing:
+        """The records behind the first `sent` bytes as new chunks; None: all, replacing those that are there."""
         parent, names = f"{local.parent}/{SUBAGENTS}/" if local.parent else "", list(other.names)
-        place = f"s/{parent}{session_id}"
+        place = f"s/{parent}{local.id}"
         changes: dict[str, bytes | None] = {}
         if sent is None:
             names, changes = [], dict.fromkeys(other.chunks)
@@ -237,7 +233,7 @@ class SessionSync:
             path = f"{place}/{OUTPUTS}/{file.name}"
             if _OUTPUT.fullmatch(file.name) and path not in other.outputs and file.is_file():
                 changes[path] = self._remote.sealed(path, file.read_bytes())
-        return _Outgoing(session_id, local.parent or session_id, changes, SyncedSession(tuple(names), local.mark))
+        return _Outgoing(local, changes, SyncedSession(tuple(names), local.mark))
 
     def _send(self, found: Iterator[_Outgoing]) -> bool:
         """Push in batches; False where another machine has pushed meanwhile."""
@@ -258,54 +254,54 @@ class SessionSync:
         if not self._remote.push(self._remote.commit(changes, f"Sessions: {len(batch)}")):
             return False
         for item in batch:
-            self._state.sessions[item.session_id] = item.state
-            self._sent[item.reported] = None
+            self._state.sessions[item.session.id] = item.state
+            self._sent[item.session.parent or item.session.id] = None
         self._bytes += size
         self._remote.repository.save_state(_STATE, self._state)
         return True
 
-    def _try(self, session_id: str, parent: str, take: Callable[[], None]) -> None:
+    def _try(self, session: _Local | _Theirs, take: Callable[[], None]) -> None:
         """Change a session here; one that is open, or cannot be read, is left out and reported."""
+        reported = session.parent or session.id
         try:
             take()
         except (SessionError, BadRecordError, OSError, ValueError) as error:
-            log.warning("sync of session %s: %s", session_id, error)
-            self._skipped[session_id] = parent or session_id
+            log.warning("sync of session %s: %s", session.id, error)
+            self._skipped[session.id] = reported
         else:
-            self._skipped.pop(session_id, None)
-            self._received[parent or session_id] = None
+            self._skipped.pop(session.id, None)
+            self._received[reported] = None
             self._remote.repository.save_state(_STATE, self._state)
 
-    def _create(self, session_id: str, other: _Theirs, root: Path) -> None:
-        header = self._header(session_id, other)
-        folder = self._write_new(root, header, self._body(other), self._remote.read(other.outputs))
-        self._note(session_id, other, folder, other.parent)
+    def _create(self, other: _Theirs, root: Path) -> None:
+        folder = self._write_new(root, self._header(other), self._body(other), self._remote.read(other.outputs))
+        self._note(other, folder, other.parent)
 
-    def _take(self, session_id: str, local: _Local, other: _Theirs) -> None:
+    def _take(self, local: _Local, other: _Theirs) -> None:
         """Make the records those of the remote, which begin with those here or were edited."""
         with closing(SessionLock(local.folder)):
             if _read_mark(local.folder) != local.mark:
-                raise SessionInUse(f"Session {session_id[:8]} has just changed.")
+                raise SessionInUse(f"Session {local.id[:8]} has just changed.")
             with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
                 header = read_range(descriptor, 0, local.begin)
             rewrite_file(local.folder, FILE_NAME, header + self._body(other))
             _write_outputs(local.folder, self._remote.read(other.outputs))
-        self._note(session_id, other, local.folder, local.parent)
+        self._note(other, local.folder, local.parent)
 
-    def _fork(self, session_id: str, local: _Local, other: _Theirs, body: bytes) -> None:
+    def _fork(self, local: _Local, other: _Theirs, body: bytes) -> None:
         """Keep what was said here as a copy with another id; the session is then the one of the remote."""
         if _read_mark(local.folder) != local.mark:
-            raise SessionInUse(f"Session {session_id[:8]} has just changed.")
+            raise SessionInUse(f"Session {local.id[:8]} has just changed.")
         SessionLock(local.folder).close()  # raises SessionInUse: then there is no copy either
         header = replace(read_header(local.folder), id=str(uuid.uuid4()), created_at=timestamp())
         last = max(map(number_of, split(body)[0]), default=0)
-        fork = frame_record(dump(msgspec.to_builtins(ForkRecord(session_id, last, timestamp()))))
+        fork = frame_record(dump(msgspec.to_builtins(ForkRecord(local.id, last, timestamp()))))
         outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
         copy = self._write_new(local.folder.parent, header, body + fork, outputs)
         self._here[header.id] = _read_created(copy, local.parent)
         self._forks += [] if local.parent else [header.id]
-        self._take(session_id, local, other)
+        self._take(local, other)
 
     def _write_new(self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> Path:
         with SessionFolders(root).making(header) as (folder, final):
@@ -313,9 +309,9 @@ class SessionSync:
             _write_outputs(folder, outputs)
         return final
 
-    def _note(self, session_id: str, other: _Theirs, folder: Path, parent: str) -> None:
-        local = self._here[session_id] = _read_created(folder, parent)
-        self._state.sessions[session_id] = SyncedSession(other.names, local.mark)
+    def _note(self, other: _Theirs, folder: Path, parent: str) -> None:
+        local = self._here[other.id] = _read_created(folder, parent)
+        self._state.sessions[other.id] = SyncedSession(other.names, local.mark)
 
     def _body(self, other: _Theirs) -> bytes:
         found = self._remote.read({path: other.chunks[path] for path in sorted(other.chunks)})
@@ -329,19 +325,19 @@ class SessionSync:
         found: dict[str, _Local] = {}
         for name in sorted(folder_names(self._root)):
             if session := _Local.read(self._root / name):
-                found.setdefault(*session)
+                found.setdefault(session.id, session)
                 place = self._root / name / SUBAGENTS
-                children = (_Local.read(place / child, session[0]) for child in sorted(folder_names(place)))
-                found |= {child_id: child for child_id, child in filter(None, children) if child_id not in found}
+                children = (_Local.read(place / child, session.id) for child in sorted(folder_names(place)))
+                found |= {child.id: child for child in filter(None, children) if child.id not in found}
         return found
 
-    def _header(self, session_id: str, other: _Theirs) -> SessionHeader:
+    def _header(self, other: _Theirs) -> SessionHeader:
         """The header for this machine: the folder of the same repository here, else as it was there."""
         [data] = self._remote.read(other.header).values()
         about = json.loads(data)
         address, inside = str(about.pop("repository", "")), str(about.pop("inside", "."))
         header = header_from(about)
-        if header.id != session_id:
+        if header.id != other.id:
             raise BadRecordError("its header has another id")
         for root in (root for root in map(find_root, self._projects) if address and _find_address(root) == address):
             folder = (root / inside).resolve()
@@ -354,7 +350,7 @@ def _group_by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
     found: dict[str, _Theirs] = {}
     for path, blob in sorted(tree.items()):
         if named := _PATH.fullmatch(path):
-            theirs = found.setdefault(named["id"], _Theirs(named["parent"] or ""))
+            theirs = found.setdefault(named["id"], _Theirs(named["id"], named["parent"] or ""))
             kinds = {"header": theirs.header, "chunks": theirs.chunks, OUTPUTS: theirs.outputs}
             if theirs.parent == (named["parent"] or ""):
                 kinds[named["kind"].partition("/")[0]][path] = blob
@@ -367,10 +363,9 @@ def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:
 
 
 def _read_created(folder: Path, parent: str) -> _Local:
-    found = _Local.read(folder, parent)
-    if found is None:
-        raise SessionError("What was received cannot be read.")
-    return found[1]
+    if found := _Local.read(folder, parent):
+        return found
+    raise SessionError("What was received cannot be read.")
 
 
 def _read_mark(folder: Path) -> tuple[int, int]:
