@@ -221,7 +221,6 @@ def _describe_restored(restored: Restored, verb: str) -> list[str]:
     return [*lines, *(f"{path} is left as it is: {why}." for path, why in restored.left.items())]
 
 
-
 class Rewind(msgspec.Struct, frozen=True, eq=False):
     """The earlier messages and the branches of a session, and the ways back to them.
 
