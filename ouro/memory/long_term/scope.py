@@ -55,7 +55,7 @@ class ScopeMemory:
     """One scope. Everything blocks: use from a thread, one call at a time.
 
     docs/architecture.md draws the states of a change, and what moves it from one to another. Each method that changes
-    something works on the files and the history in `_changing`, which reads them anew at its end.
+    something works on the files and the history in `_changing`, which reads them again at its end.
     """
 
     def __init__(self, store: GitMemoryStore) -> None:
@@ -346,7 +346,7 @@ class ScopeMemory:
 
     @contextmanager
     def _changing(self) -> Iterator[str]:
-        """Change this memory while no other ouro does; yields the accepted commit. Afterwards everything is read anew.
+        """Change this memory while no other ouro does; yields the accepted commit. Afterwards everything is read again.
 
         What is raised inside is raised, and nothing is read.
         """
@@ -370,7 +370,7 @@ class ScopeMemory:
             if not outside and loaded.head:
                 if accepted != loaded.head and not store.changed_since(loaded.head):
                     store.accept(loaded.head)
-                with suppress(OSError):  # a home that cannot be written is read all the same
+                with suppress(OSError):  # a home that cannot be written is still read
                     store.repository.write_record("core", loaded.fingerprint)
 
     def _written(self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()) -> TurnChanges:
@@ -399,7 +399,7 @@ class ScopeMemory:
     def _trust_outside(self, *, agent_was_idle: bool) -> list[FileEdit]:
         """Approve and commit what was written since the last reading, where only the user can have written it.
 
-        Beside a change that is pending already nothing is trusted by itself: both may be from the same source.
+        Beside a change that is pending already nothing is trusted without a question: both may be from the same source.
         """
         if not agent_was_idle or self._now.foreign:
             return []

@@ -78,7 +78,7 @@ class GitMemoryStore:
         self.is_shared = is_shared
         self.remote = remote
         self.obstacle = ""
-        """Why there is no history, or no last commit; files are written all the same. Empty: no problem."""
+        """Why there is no history, or no last commit; files are written nevertheless. Empty: no problem."""
         self.plain_git = ""
         """Why plain git in the folder is unsafe or shows another history; empty if it is safe."""
         self.refused: tuple[SkippedFile, ...] = ()

@@ -51,7 +51,7 @@ _AGENT_MEMORY: Mapping[str, Sequence[tuple[Scope, str]]] = {
     "codex": (("user", ".codex/memories"),),
     "gemini": (),
 }
-"""The other files and folders that an agent reads by itself."""
+"""The other files and folders that an agent reads automatically."""
 _WANTED = "another program wants it to be remembered"
 
 
@@ -210,7 +210,7 @@ def split_section(text: str) -> tuple[str, str, str]:
 
 
 def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
-    """Compare memory with what an agent reads by itself: its instructions and its own memory of this project."""
+    """Compare memory with what an agent reads automatically: its instructions and its own memory of this project."""
     folders: dict[Scope, Path | None] = {"user": Path.home(), "repo": editor.root}
     names = [(scope, name) for scope, name in AGENT_FILES[agent].items()]
     paths = [folder / name for scope, name in (*names, *_AGENT_MEMORY[agent]) if (folder := folders[scope])]

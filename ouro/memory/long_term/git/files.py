@@ -207,7 +207,7 @@ class MemoryFiles:
         settled = time.time_ns() - _SETTLED_NS
         prints = {name: seen.prints[name] for name, blob in seen.blobs.items() if blob}
         old = {name: found for name, found in prints.items() if int(found.rpartition(":")[2]) < settled}
-        with suppress(OSError):  # a home that cannot be written is read all the same
+        with suppress(OSError):  # a home that cannot be written is still read
             if self._cache:
                 found = _SeenFiles(old, {name: seen.blobs[name] for name in old})
                 write_private(self._cache, msgspec.json.encode(found))

@@ -24,7 +24,7 @@ MEMORY = Path(".ouro") / "memory"
 OWN = "ouro"
 """What ouro records about a memory, below its state folder."""
 COMMON = "common"
-"""The configuration that git reads in place of the one in `.git`, below the state folder."""
+"""The configuration that git reads instead of the one in `.git`, below the state folder."""
 _MAX_BYTES = 1 << 24
 _RECORD = f"{OWN}/folder"
 _MOVED = f"{OWN}/moved"
@@ -53,7 +53,7 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     has been, get a state of their own; the old one is not touched.
 
     Args:
-        is_shared: there is no `.git`, and the host's git may make the folder anew: its path is enough.
+        is_shared: there is no `.git`, and the host's git may make the folder again: its path is enough.
     """
     histories = Path(os.path.realpath(histories))
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.parent.parent.name).strip(".-")[:40] or "project"

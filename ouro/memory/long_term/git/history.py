@@ -206,7 +206,7 @@ def _commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commit:
 
 
 def _trailers(lines: Sequence[str]) -> dict[str, str]:
-    """Of the last paragraph only: what stands in the middle of a text is no trailer."""
+    """Of the last paragraph only: what is in the middle of a text is no trailer."""
     found: dict[str, str] = {}
     for line in reversed(lines):
         name, colon, value = line.partition(": ")

@@ -440,7 +440,7 @@ def _update_index(repo: GitRepository, parent: str, commit: str, changes: Mappin
 
 
 def rebuild_index(repo: GitRepository, commit: str) -> bool:
-    """Make the index anew from a commit; where another git holds it, the next commit does that."""
+    """Make the index again from a commit; where another git holds it, the next commit does that."""
     made = repo.own_dir / f"index.{os.getpid()}"
     try:
         if (repo.git_dir / "index.lock").exists():  # a git of the user, with an editor open perhaps

@@ -100,7 +100,7 @@ class Provenance:
         return ""
 
     def has_moved(self, name: str) -> bool:
-        """Whether one of the git commands of the turn that run unasked removes or moves that file."""
+        """Whether one of the git commands of the turn that run without asking removes or moves that file."""
         lines = (str(call.arguments.get("command")) for call in self._calls if call.name == "shell")
         return any(_COMMITS.fullmatch(line) and _moves(line, name) for line in lines)
 

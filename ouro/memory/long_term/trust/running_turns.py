@@ -72,7 +72,7 @@ class ToolWrite(msgspec.Struct, frozen=True):
 
 
 class ToolWrites:
-    """The writes of all sessions whose turns have not ended. They tell a turn's own changes from those of others.
+    """The writes of all sessions whose turns have not ended. They separate a turn's own changes from those of others.
 
     Args:
         is_running: whether a turn of that session runs; the records of others count no more.
