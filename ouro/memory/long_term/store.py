@@ -54,7 +54,6 @@ class GitMemoryStore:
     Args:
         folder: where the Markdown files are, and their git repository.
         state_dir: where ouro keeps what it has approved, outside of `folder`.
-        finds_secret: returns which kind of secret is in a text; empty where there is none.
         is_shared: the host repository contains the folder: no `.git` there, the history is in `state_dir`.
         core_files: additional core files (`memory.core`).
     """
@@ -260,7 +259,7 @@ class GitMemoryStore:
         """Write files in which others may have written, too: only texts that were approved before are approved."""
         self.ensure_repo()
         with self.repository.alone():
-            trusted = self.trusted_texts(dict.fromkeys(files, ()))
+            trusted = self._texts_at(self.accepted, files)
             for name, text in files.items():
                 self._put({name: text}, approved=text == trusted[name])
 
@@ -469,10 +468,8 @@ def repo_store(
         is_shared: the host repository keeps the folder: it gets no `.git`, and is not excluded from the host's git.
     """
     folder = repo_folder(project)
-    state_dir = find_state_dir(folder, histories, is_shared=is_shared)
-    return GitMemoryStore(
-        folder, "repo", state_dir, finds_secret=finds_secret, is_shared=is_shared, core_files=core_files
-    )
+    git = find_state_dir(folder, histories, is_shared=is_shared)
+    return GitMemoryStore(folder, "repo", git, finds_secret=finds_secret, is_shared=is_shared, core_files=core_files)
 
 
 def memory_stores(settings: MemorySettings, root: Path | None, finds_secret: FindsSecret) -> list[GitMemoryStore]:

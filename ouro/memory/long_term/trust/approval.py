@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.store import GitMemoryStore, mark
+from ouro.memory.long_term.store import FindsSecret, GitMemoryStore, mark
 from ouro.memory.long_term.trust.proposals import subject_of
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.utils.text import line_changes
@@ -34,7 +34,7 @@ class MemoryChange(msgspec.Struct, frozen=True):
 def decide(
     edit: FileEdit,
     provenance: Provenance,
-    finds_secret: Callable[[str], str],
+    finds_secret: FindsSecret,
     *,
     asks: bool = False,
     is_approved: bool = False,
@@ -42,7 +42,6 @@ def decide(
     """Decide about what a turn wrote.
 
     Args:
-        finds_secret: returns which kind of secret a text holds; empty where it holds none.
         asks: the user wants to confirm every change (`memory.write: ask`).
         is_approved: a tool of the turn ended with exactly this change, and it was approved then.
     """
@@ -54,9 +53,7 @@ def decide(
     return MemoryChange(edit, "trusted")
 
 
-def is_trusted_after_tool(
-    edit: FileEdit, provenance: Provenance, finds_secret: Callable[[str], str], *, is_own: bool
-) -> bool:
+def is_trusted_after_tool(edit: FileEdit, provenance: Provenance, finds_secret: FindsSecret, *, is_own: bool) -> bool:
     """Whether a change is trusted already when a tool ends; else the end of the turn decides.
 
     Args:
