@@ -186,7 +186,7 @@ def do_everything(store: GitMemoryStore) -> None:
         lambda: store.log(),
         lambda: store.edits_since(store.log()[-1].id),
         lambda: git_history.blame(store.repository, "facts.md"),
-        lambda: [git_history.changes(store.repository, each.id) for each in store.log()],
+        lambda: [[*git_history.hunks_between(store.repository, each.parent, each.id)] for each in store.log()],
         lambda: [store.text_at(each.id, "facts.md") for each in store.log()],
         lambda: store.revert(store.log()[0].id),
         lambda: unapproved(store),

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
-from ouro.memory.long_term.git.history import UndoPlan, find_last_of_turn, plan_undo
+from ouro.memory.long_term.git.history import UndoPlan, commits_of_turn, plan_undo
 from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope
 from ouro.memory.long_term.notes.note import ids_named, is_note_name, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
@@ -165,8 +165,8 @@ class Timeline:
         found = self.find(commit)
         planned = self._plan(self._store(found.scope), found.commit, hunk)
         others = [] if hunk else [store for store in self._stores if store.scope != found.scope]
-        turns = [(store, find_last_of_turn(store.repository, found.commit)) for store in others]
-        also = [self._plan(store, commit) for store, commit in turns if commit is not None]
+        turns = [(store, commits_of_turn(store.repository, found.commit)) for store in others]
+        also = [self._plan(store, commits[0]) for store, commits in turns if commits]
         return replace(planned, also=tuple(plan for plan in also if plan.edits))
 
     def _plan(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:

@@ -9,6 +9,7 @@ from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git import history as git_history
 from ouro.memory.long_term.git.values import DiffHunk, FileEdit
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.timeline import Timeline
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_the_changes_of_a_commit_are_numbered_hunks(store):
     learn(store, "a\nb\nc\nd\n")
     commit = store.save_and_commit({"facts.md": "a\nB\nc\nd\ne\n", "preferences.md": "p\n"}, "Change")
 
-    assert git_history.changes(store.repository, commit[:8]) == (
+    assert Timeline([store]).changes(commit[:8]).hunks == (
         DiffHunk(1, "facts.md", 1, ("b\n",), ("B\n",)),
         DiffHunk(2, "facts.md", 4, (), ("e\n",)),
         DiffHunk(3, "preferences.md", 0, (), ("p\n",)),
@@ -137,7 +138,7 @@ def test_what_is_no_commit_is_said(store, commit):
     learn(store, "a\n")
 
     with pytest.raises(MemoryUnusable):
-        git_history.changes(store.repository, commit or "zz")
+        git_history.commit_of(store.repository, commit or "zz")
 
 
 def test_an_empty_history_has_nothing_to_tell(store):

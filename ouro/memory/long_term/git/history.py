@@ -101,11 +101,6 @@ def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit,
     return _log(repo, [f"-S{text}", repo.head().commit], name)
 
 
-def changes(repo: GitRepository, commit: str) -> tuple[DiffHunk, ...]:
-    found = commit_of(repo, commit)
-    return tuple(hunks_between(repo, found.parent, found.id))
-
-
 def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[DiffHunk]:
     """What differs from one commit (empty: from nothing) to another, file by file."""
     old, new = repo.tree(before), repo.tree(after)
@@ -236,11 +231,6 @@ class UndoPlan(msgspec.Struct, frozen=True):
     """What the same turn wrote in another scope, and is undone with it."""
 
 
-def find_last_of_turn(repo: GitRepository, found: Commit) -> Commit | None:
-    """The last commit of this repository that the agent made in the turn of `found`, which may be of another one."""
-    return next(iter(_commits_of_turn(repo, found)), None) if repo.exists else None
-
-
 def plan_undo(
     scope: Scope,
     repo: GitRepository,
@@ -260,12 +250,11 @@ def plan_undo(
         UsageError: there is no such hunk.
         MemoryUnusable: the history cannot be read.
     """
-    commits = (found,) if hunk else _commits_of_turn(repo, found) or (found,)
+    commits = (found,) if hunk else commits_of_turn(repo, found) or (found,)
     if _turn_key(found):
         base = ""  # commits that others made meanwhile are not of the turn
-    steps: list[Sequence[DiffHunk]] = [changes(repo, commit.id) for commit in commits]
-    if hunk or base:
-        steps = [tuple(hunks_between(repo, base or found.parent, found.id))]
+    ranges = [(base or found.parent, found)] if hunk or base else [(commit.parent, commit) for commit in commits]
+    steps: list[Sequence[DiffHunk]] = [tuple(hunks_between(repo, before, after.id)) for before, after in ranges]
     if hunk:
         if not 1 <= hunk <= len(steps[0]):
             raise UsageError(f"There is no hunk {hunk} in {found.id[:7]}: it has {len(steps[0])}.")
@@ -293,8 +282,8 @@ def describe_commits(commits: Sequence[Commit]) -> str:
     )
 
 
-def _commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
-    """What the agent committed in the turn of `found`, the latest first."""
+def commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
+    """What the agent committed here in the turn of `found` (of this or another repository), the latest first."""
     turn = _turn_key(found)
     others = log(repo, _MAX_COMMITS) if turn else ()
     return tuple(commit for commit in others if _turn_key(commit) == turn)

@@ -76,7 +76,11 @@ def rewrite(
     if head.commit and not head.ref:
         refs["HEAD"] = head.commit
     is_there = bool(accepted) and repo.run("cat-file", "-e", f"{accepted}^{{commit}}").returncode == 0
-    for number, commit in enumerate([*_loose_ends(repo), *([accepted] if is_there else [])]):
+    # Unreachable commits were undone with plain git, and are found by the reflog.
+    dangling = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress").stdout.decode().splitlines()
+    loose = {line.split()[-1] for line in dangling if line.startswith("dangling commit ")}
+    loose -= forgotten_commits(repo)  # those were being dropped when ouro was killed
+    for number, commit in enumerate([*sorted(loose), *([accepted] if is_there else [])]):
         refs.setdefault(f"{_KEPT_REFS}/{number}-{commit[:12]}", commit)
     if not refs:
         return
@@ -111,13 +115,6 @@ def drop_unreachable(repo: GitRepository) -> None:
         (repo.git_dir / "index").unlink(missing_ok=True)
     repo.git(*DURABLE_PACKS, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
     repo.git("prune", "--expire=now")
-
-
-def _loose_ends(repo: GitRepository) -> list[str]:
-    """Unreachable commits: undone with plain git, and found by the reflog."""
-    done = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress")
-    found = {line.split()[-1] for line in done.stdout.decode().splitlines() if line.startswith("dangling commit ")}
-    return sorted(found - forgotten_commits(repo))  # those were being dropped when ouro was killed
 
 
 def _replacements(repo: GitRepository, in_file: Change, in_words: Change, in_name: Change) -> dict[str, str]:
