@@ -46,28 +46,15 @@ class FrontEnd(Protocol):
     def keys(self) -> KeySections:
         return ()
 
-    @property
-    def theme(self) -> str:
-        return ""
-
-    @property
-    def themes(self) -> Sequence[str]:
-        """Empty if the terminal or the editor sets the colours."""
-        return ()
-
-    def set_theme(self, name: str, *, save: bool = True) -> None:  # noqa: ARG002 (for screens)
-        """Use one of `themes`, and save it."""
-        return  # a default, not abstract
+    async def use_theme(self, name: str) -> None:  # noqa: ARG002 (for screens)
+        """Use a theme, and save it; without a name let the user pick one. Raises UsageError: there is none like it."""
+        raise UsageError("Here the colours are those of your terminal.")
 
     def show(self, markdown: str) -> None:
         """Show Markdown in the transcript; it is not part of the session."""
 
     def say(self, text: str, level: Level = "info") -> None:
         """Show one line."""
-
-    async def choose_theme(self) -> str | None:
-        """Let the user pick one of `themes`, each used while it is marked; None if they cancel."""
-        return None
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         """Let the user pick one; None if they cancel."""

@@ -84,18 +84,7 @@ async def status(front_end: FrontEnd) -> None:
 
 
 async def theme(front_end: FrontEnd, argument: str) -> None:
-    if not front_end.themes:
-        raise UsageError("Here the colours are those of your terminal.")
-    before = front_end.theme
-    chosen = argument or await front_end.choose_theme()
-    if not chosen:
-        front_end.set_theme(before, save=False)
-        return
-    if chosen not in front_end.themes:
-        raise UsageError(f"There is no theme `{chosen}`. There are: {', '.join(front_end.themes)}.")
-    front_end.set_theme(chosen)
-    if chosen == "auto":
-        front_end.say("From the next start on, the colours follow the background of the terminal.")
+    await front_end.use_theme(argument)
 
 
 async def feedback(front_end: FrontEnd) -> None:

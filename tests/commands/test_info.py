@@ -60,14 +60,6 @@ async def test_status_and_context_tell_the_figures():
     assert "at 102,400 tokens" in context
 
 
-async def test_theme_changes_or_says_which_there_are():
-    front_end = FakeFrontEnd()
-    await dispatch(front_end, "/theme light")
-    await dispatch(front_end, "/theme pink")
-    assert front_end.theme == "light"
-    assert front_end.said == [("error", "There is no theme `pink`. There are: dark, light.")]
-
-
 async def test_text_from_outside_has_no_meaning_in_what_is_shown_u2():
     front_end = FakeFrontEnd()
     front_end.session.title = "[@click=app.quit]x[/] \x1b]0;t\x07**b**"

@@ -24,7 +24,7 @@ async def test_model_with_a_name_asks_nothing():
 
 async def test_a_picker_that_is_left_changes_nothing():
     front_end = FakeFrontEnd()
-    for line in ("/model", "/think", "/theme"):
+    for line in ("/model", "/think"):
         await dispatch(front_end, line)
     assert (front_end.said, front_end.redrawn) == ([], 0)
 

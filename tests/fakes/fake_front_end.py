@@ -5,7 +5,6 @@ from __future__ import annotations
 from fakes.fake_session import FakeSession
 from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import last_message
-from ouro.display import Choice
 
 
 class FakeFrontEnd:
@@ -16,7 +15,6 @@ class FakeFrontEnd:
     def __init__(self, session=None, picks=()):
         self.session = session or FakeSession()
         self.theme = "dark"
-        self.themes = ("dark", "light")
         self.picks = list(picks)
         self.shown = []
         self.said = []
@@ -30,7 +28,7 @@ class FakeFrontEnd:
         self.redrawn = 0
         self.left = False
 
-    def set_theme(self, name, *, save=True):
+    async def use_theme(self, name):
         self.theme = name
 
     def show(self, markdown):
@@ -38,9 +36,6 @@ class FakeFrontEnd:
 
     def say(self, text, level="info"):
         self.said.append((level, text))
-
-    async def choose_theme(self):
-        return await self.choose("Which colours?", [Choice(name, name) for name in self.themes], self.theme)
 
     async def choose(self, title, choices, current=""):
         self.asked.append((title, tuple(choices), current))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from ouro.display import Choice
@@ -70,24 +69,27 @@ class ScreenFrontEnd:
     def keys(self) -> KeySections:
         return self.keymap.sections()
 
-    @property
-    def theme(self) -> str:
-        return self._app.theme
+    async def use_theme(self, name: str) -> None:
+        themes, before = (*THEMES, "auto"), self._app.theme
+        if not name:
+            choices = [Choice(theme, theme) for theme in themes]
+            name = (
+                await show_sheet(self._app, Picker("Which colours?", choices, before, preview=self._show_theme)) or ""
+            )
+            if not name:
+                self._show_theme(before)
+                return
+        if name not in themes:
+            raise UsageError(f"There is no theme `{name}`. There are: {', '.join(themes)}.")
+        self._show_theme(name)
+        if self._save_theme is not None:
+            self._save_theme(name)
+        if name == "auto":
+            self.say("From the next start on, the colours follow the background of the terminal.")
 
-    @property
-    def themes(self) -> Sequence[str]:
-        return (*THEMES, "auto")
-
-    def set_theme(self, name: str, *, save: bool = True) -> None:
+    def _show_theme(self, name: str) -> None:
         if name in THEMES:  # `auto` is read at the start
             self._app.theme = name
-        if save and self._save_theme is not None:
-            self._save_theme(name)
-
-    async def choose_theme(self) -> str | None:
-        choices = [Choice(name, name) for name in self.themes]
-        show = partial(self.set_theme, save=False)
-        return await show_sheet(self._app, Picker("Which colours?", choices, self.theme, preview=show))
 
     def show(self, markdown: str) -> None:
         answer = AnswerBlock(markdown)

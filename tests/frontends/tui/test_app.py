@@ -390,6 +390,10 @@ async def test_the_theme_list_shows_each_theme_and_esc_brings_back_the_old_one()
         await pilot.press(*"/theme auto", "enter")
         await until(pilot, lambda: saved == [shown_then, "auto"] and "From the next start on" in shown(pilot.app))
         assert pilot.app.theme == shown_then
+        await pilot.press(*"/theme pink", "enter")
+        await until(pilot, lambda: "There is no theme `pink`. There are: " in shown(pilot.app))
+        await pilot.press(*"/theme light", "enter")
+        await until(pilot, lambda: pilot.app.theme == "light" and saved[-1] == "light")
 
 
 async def test_a_choice_that_is_cut_in_the_list_is_shown_whole_below_it():
