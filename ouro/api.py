@@ -44,7 +44,7 @@ class AgentOptions(TypedDict, total=False):
     """A name or a part of it; or an object that streams answers, such as `ScriptedModel`."""
     effort: Effort
     mode: Mode
-    """What runs unasked: `plan`, `ask`, `edit` or `auto`."""
+    """What runs without asking: `plan`, `ask`, `edit` or `auto`."""
     resume: str
     """A session to continue: an id, the start of one, words of its title, or `latest`."""
     fork: bool
@@ -57,7 +57,7 @@ class AgentOptions(TypedDict, total=False):
     """Whether files of the folder that ouro would obey (AGENTS.md, .ouro/config.yaml) are read. Without it, TrustNeeded
     is raised where they are new."""
     allow: Sequence[str]
-    """Rules that run unasked, such as `shell(pytest *)`."""
+    """Rules that run without asking, such as `shell(pytest *)`."""
     deny: Sequence[str]
     max_turns: int
     """Model calls in one turn."""
@@ -151,7 +151,7 @@ class AsyncAgent:
         session, pictures = self.session, [await asyncio.to_thread(_image, image) for image in images]
         if not (prompt.strip() or pictures):
             raise UsageError("The prompt is empty.")
-        # asyncio itself ends events that a loop has left, and tells nobody.
+        # asyncio itself ends events that a loop has left, without a notice.
         while before is not None and before() is None and session.running:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
         async with aclosing(session.send(prompt, pictures)) as events:

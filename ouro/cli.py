@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         try:
             sys.stdout.flush()
-        except OSError:  # our reader is gone, or the disk is full; Python would print another error at exit
+        except OSError:  # the reader has closed the pipe, or the disk is full; Python would print another error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             _report_disk(error)

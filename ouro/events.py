@@ -180,7 +180,7 @@ class Compacted(EventStruct, frozen=True):
     """Tokens that the next request would have carried, and now carries."""
     after: int
     covered: int
-    """Messages that the summary stands for."""
+    """Messages that the summary replaces."""
     kept: int
     """Of these, the ones that are sent word for word all the same."""
     dropped: int

@@ -336,7 +336,7 @@ def _extensions(folder: Path) -> Iterator[Finding]:
     for problem in dict.fromkeys(problems):
         yield "note", problem
     for path in (*(root / name for name in CLAUDE_SETTINGS), own := Path.home() / CLAUDE_SETTINGS[0]):
-        with suppress(ConfigError):  # of the project's it is told above
+        with suppress(ConfigError):  # of the project's it is reported above
             keys = read_json(path).keys()
             if "hooks" in keys and path == own and not settings.claude_hooks:
                 remedy = "`claude_hooks: true` of your config.yaml runs them."

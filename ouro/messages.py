@@ -54,7 +54,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     name: str
     arguments: Mapping[str, Any]
     malformed: str = ""
-    """What the model sent in place of arguments, where it was not a JSON object; such a call is never run."""
+    """What the model sent instead of arguments, where it was not a JSON object; such a call is never run."""
 
 
 class ToolReply(msgspec.Struct, frozen=True):

@@ -201,8 +201,8 @@ def _describe_server(context: ActionContext, server: mcp.McpServer) -> Answer:
     protocol = f"protocol {listing.protocol}" if listing.protocol else ""
     about = ", ".join(filter(None, (one_line(listing.version, 60), protocol)))
     view: list[ViewItem] = [Title(head)]
-    told = f"It says: {one_line(listing.instructions, 400)}" if listing.instructions else ""
-    view += [line(text) for text in (about, server.problem, told) if text]
+    instructions = f"It says: {one_line(listing.instructions, 400)}" if listing.instructions else ""
+    view += [line(text) for text in (about, server.problem, instructions) if text]
     view += table(rows)
     others = {"Resources": [item.uri for item in listing.resources], "Prompts": [item.name for item in listing.prompts]}
     view += [line(f"{what}: {one_line(', '.join(names), 400)}") for what, names in others.items() if names]

@@ -40,7 +40,7 @@ class MemoryServer(MCPServer):
     """Serves the user's memory, and that of the repository if it is trusted.
 
     Each method reads the files as they are now, as ouro sessions may be open beside it. An error is an answer to the
-    client: the server goes on.
+    client: the server continues.
     """
 
     def __init__(self, context: ShellContext) -> None:
@@ -50,7 +50,7 @@ class MemoryServer(MCPServer):
             instructions=INSTRUCTIONS,
             version=__version__,
             log_level="ERROR",
-            subscriptions=False,  # it tells of no change
+            subscriptions=False,  # it reports no change
         )
         self._context = context
         for tool in (self.memory_search, self.memory_read, self.memory_remember):

@@ -176,7 +176,7 @@ async def remember(context: ActionContext, text: Sequence[str], scope: Scope | N
 
 
 async def _ask_scope(context: ActionContext, words: str) -> Scope | None:
-    """The scope that the user chooses; None where the words tell whether they hold elsewhere."""
+    """The scope that the user chooses; None where the words show whether they hold elsewhere."""
     placement = await context.memory(lambda memory: long_term.place(words, memory.editor.names), reports=False)
     if placement.is_sure:
         return None

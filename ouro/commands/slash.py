@@ -121,7 +121,7 @@ def _words(action: Action, argument: str) -> list[str]:
 
 
 class _LineParser(ArgumentParser):
-    """Raises an error in place of printing it."""
+    """Raises an error instead of printing it."""
 
     examples: Sequence[str] = ()
 

@@ -108,7 +108,7 @@ def item_line(item: ContextItem) -> str:
 
 
 async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb: str) -> str:
-    """Drop, restore or pin items; returns what to tell the user. Pinning a pinned message unpins it."""
+    """Drop, restore or pin items; returns a message for the user. Pinning a pinned message unpins it."""
     if verb == "pin":
         for item in items:
             await window.pin(item.number, not item.is_pinned)

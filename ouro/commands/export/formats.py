@@ -81,10 +81,10 @@ class MarkdownFormat:
         return f"## {' · '.join(filter(None, (who, notes)))}\n\n{body}"
 
     def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
-        told = f"failed: {summary}" if failed else summary
+        shown = f"failed: {summary}" if failed else summary
         if not body:
-            return f"> {code(title)} — {escape(told)}"
-        return self.fold(f"<code>{_markup(title)}</code> — {_markup(told)}".rstrip(" —"), body)
+            return f"> {code(title)} — {escape(shown)}"
+        return self.fold(f"<code>{_markup(title)}</code> — {_markup(shown)}".rstrip(" —"), body)
 
     def mark(self, text: str, at: str) -> str:
         return f"*{escape(text)}* {at}".rstrip()

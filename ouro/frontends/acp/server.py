@@ -246,7 +246,7 @@ class EditorAgent:
 
     async def _open_saved(self, cwd: str, session_id: str, more: dict[str, Any]) -> EditorSession:
         await self._check_saved(session_id)
-        if before := self._sessions.pop(session_id, None):  # the client opens it anew
+        if before := self._sessions.pop(session_id, None):  # the client opens it again
             await before.close()
         return await self._open(cwd, OpenRequest(session_id), more)
 

@@ -47,7 +47,7 @@ class HeadlessOptions(msgspec.Struct, frozen=True):
     schema: str = ""
     """A JSON schema, or the file that holds it."""
     decide: Callable[[events.PermissionAsked], events.Permit] | None = None
-    """Answers permission questions in place of the user; without it they are refused."""
+    """Answers permission questions instead of the user; without it they are refused."""
 
 
 class Streams(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from ouro.messages import PIPED
 PATIENCE = 3.0
 """Seconds to wait for the first byte of a pipe if there is a prompt already: CI systems may never close the pipe.
 
-Without a prompt, the user is told after this time what ouro waits for.
+Without a prompt, the user reads after this time what ouro waits for.
 """
 BLOCK = 65_536
 

@@ -92,8 +92,8 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
         """`exit_code`: of the program; a signal may have set it."""
         fields = msgspec.to_builtins(self, enc_hook=str)
         misfit, seconds = fields.pop("misfit"), fields.pop("seconds")
-        told = {"detail": self.detail or misfit, "duration_ms": round(seconds * 1000), "exit_code": exit_code}
-        return {"type": "result", **fields, **told}
+        more = {"detail": self.detail or misfit, "duration_ms": round(seconds * 1000), "exit_code": exit_code}
+        return {"type": "result", **fields, **more}
 
 
 class Pipe:
