@@ -10,8 +10,7 @@ from fakes.memory_editors import unapproved
 from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused
 from ouro.memory.long_term.git.values import SkippedFile
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.approval import apply_edit
-from ouro.memory.long_term.trust.proposals import question_about
+from ouro.memory.long_term.trust.approval import apply_edit, question_about
 from ouro.utils.text import line_changes
 
 

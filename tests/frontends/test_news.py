@@ -15,7 +15,7 @@ from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headl
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.repl import Repl
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.trust.proposals import change_of
+from ouro.memory.long_term.trust.approval import change_of
 from ouro.session import OpenRequest, TurnObserver, TurnQueue
 from ouro.settings import TuiSettings
 

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         propose_text,
     )
     from ouro.memory.long_term.true_forget import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
-    from ouro.memory.long_term.trust.proposals import Proposal
+    from ouro.memory.long_term.trust.approval import Proposal
     from ouro.memory.long_term.trust.running_turns import TurnMarks
 
 __getattr__ = lazy_exports(__name__)

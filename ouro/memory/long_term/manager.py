@@ -23,7 +23,7 @@ from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline
-from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
+from ouro.memory.long_term.trust.approval import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
 from ouro.memory.long_term.trust.provenance import Provenance, make_path_check
 from ouro.memory.long_term.trust.running_turns import TurnMarks
 from ouro.memory.side_calls import SessionChannel

@@ -15,14 +15,18 @@ from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, LoadedScope, Scope, SkippedFile, TurnRef, UndoResult
 from ouro.memory.long_term.store import GitMemoryStore, Mark, mark, text_or_none
-from ouro.memory.long_term.trust.approval import MemoryChange, TurnChanges, decide, find_written, is_trusted_after_tool
-from ouro.memory.long_term.trust.proposals import (
+from ouro.memory.long_term.trust.approval import (
     MAX_SHOWN,
     MAX_SOURCES,
+    MemoryChange,
     Proposal,
     Proposals,
+    TurnChanges,
     change_of,
+    decide,
     digest,
+    find_written,
+    is_trusted_after_tool,
     make_proposal,
     outside_id,
     subject_of,

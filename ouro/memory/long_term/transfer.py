@@ -29,7 +29,7 @@ from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.placement import Placement, note_category, place
 from ouro.memory.long_term.remember import CORE_TOKENS, append_lines, clean_text, find_same, make_note
 from ouro.memory.long_term.supersession import fold_words
-from ouro.memory.long_term.trust.proposals import change_of, make_proposal
+from ouro.memory.long_term.trust.approval import change_of, make_proposal
 from ouro.memory.tokens import estimate
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.files import write_document

@@ -23,8 +23,7 @@ from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_de
 from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.remember import keep_in_core, replace_line
 from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.long_term.trust.approval import ASKS
-from ouro.memory.long_term.trust.proposals import change_of, make_proposal
+from ouro.memory.long_term.trust.approval import ASKS, change_of, make_proposal
 from ouro.memory.long_term.trust.provenance import Provenance, make_path_check
 from ouro.messages import Message
 from ouro.utils.log import log

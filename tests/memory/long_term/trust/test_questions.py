@@ -1,7 +1,7 @@
 """What the user is asked about a change of memory is in plain words, and hides nothing."""
 
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.trust.proposals import Proposal, question_about
+from ouro.memory.long_term.trust.approval import Proposal, question_about
 
 NOTE = "---\nid: mem_3f6c1e0b\ncategory: corrections\nentities: [file:api.py]\n---\napi.py must not import os.\n"
 

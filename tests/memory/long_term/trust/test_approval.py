@@ -4,8 +4,7 @@ import pytest
 
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.trust.approval import apply_edit
-from ouro.memory.long_term.trust.proposals import Proposal, Proposals, question_about
+from ouro.memory.long_term.trust.approval import Proposal, Proposals, apply_edit, question_about
 
 
 @pytest.fixture
