@@ -12,6 +12,7 @@ from typing import cast, get_args
 import msgspec
 from msgspec.structs import replace
 
+from ouro import safety
 from ouro.agent.compactor import Compactor
 from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent
@@ -34,19 +35,6 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.options import Ground, Options
-from ouro.safety import (
-    Checkpoints,
-    Confinement,
-    GuardedMemory,
-    Mode,
-    Permissions,
-    RuleStore,
-    SecretMask,
-    TrustStore,
-    Workspace,
-    child_environment,
-    secret_values,
-)
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, CommandRunner, Steering
 from ouro.session.budget import Budget
@@ -110,7 +98,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     if other := next((folder for folder in (options.cwd, *options.add_dirs) if not folder.is_dir()), None):
         raise UsageError(f"{other} is not a folder.")
     ground = await asyncio.to_thread(_ground, options, request)
-    mask = SecretMask([*ground.catalog.key_values(), *secret_values(os.environ)])
+    mask = safety.SecretMask([*ground.catalog.key_values(), *safety.secret_values(os.environ)])
     mask_log(mask.mask)
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
@@ -143,7 +131,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
 
 def _ground(options: Options, request: OpenRequest) -> Ground:
     limit_arenas()
-    trust = TrustStore(get_trust_path())
+    trust = safety.TrustStore(get_trust_path())
     trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
     places = settings_by_place(find_root(options.cwd) if trusted else None, options.flags())
     demand_rules(places, [tool.name for tool in options.tools])
@@ -188,7 +176,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     transcript: MemoryManager
     info: SessionInfo | None
     """What was known of a session that is resumed."""
-    mask: SecretMask
+    mask: safety.SecretMask
     scopes: long_term.MemoryScopes | None
     """None: memory is off."""
     tasks: SessionTasks
@@ -254,21 +242,24 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return ModelSource(name, effort, make, lambda: asyncio.to_thread(catalog.choices), roles, self.budget.refuse)
 
     @cached_property
-    def workspace(self) -> Workspace:
+    def workspace(self) -> safety.Workspace:
         return self.workspace_in(self.ground.options.cwd, self.confinement)
 
-    def workspace_in(self, cwd: Path, confinement: Confinement) -> Workspace:
+    def workspace_in(self, cwd: Path, confinement: safety.Confinement) -> safety.Workspace:
         options, stores = self.ground.options, [scope.store for scope in self._opened]
         guarded = [
-            GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir) for store in stores
+            safety.GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir)
+            for store in stores
         ]
         folders = (*options.add_dirs, self.transcript.outputs)
-        return Workspace(cwd, folders, guarded, confines=confinement.is_on_or_disabled, hides=lambda: confinement.is_on)
+        return safety.Workspace(
+            cwd, folders, guarded, confines=confinement.is_on_or_disabled, hides=lambda: confinement.is_on
+        )
 
     @cached_property
-    def permissions(self) -> Permissions:
-        settings, rules = self.ground.settings.permissions, RuleStore(get_permissions_path(), self.root)
-        return Permissions(
+    def permissions(self) -> safety.Permissions:
+        settings, rules = self.ground.settings.permissions, safety.RuleStore(get_permissions_path(), self.root)
+        return safety.Permissions(
             self.workspace,
             self._mode(),
             allow=(*settings.allow, *rules.load()),
@@ -279,12 +270,12 @@ class SessionBuilder(msgspec.Struct, dict=True):
         )
 
     @cached_property
-    def confinement(self) -> Confinement:
+    def confinement(self) -> safety.Confinement:
         unreadable = lambda: self.permissions.unreadable_files()  # noqa: E731, PLW0108 - they need this object
         return self.confinement_in(self.ground.options.cwd, unreadable)
 
-    def confinement_in(self, cwd: Path, unreadable: Callable[[], Sequence[Path]]) -> Confinement:
-        return Confinement(
+    def confinement_in(self, cwd: Path, unreadable: Callable[[], Sequence[Path]]) -> safety.Confinement:
+        return safety.Confinement(
             cwd,
             get_home() / "sandbox",
             self.ground.settings.sandbox,
@@ -294,14 +285,14 @@ class SessionBuilder(msgspec.Struct, dict=True):
             unreadable=unreadable,
         )
 
-    def _mode(self) -> Mode:
+    def _mode(self) -> safety.Mode:
         """The mode that the command line, the resumed session or the settings name, in this order.
 
         The mode of a resumed session is never wider than that of the project's own settings.
         """
         saved = self.transcript.mode
-        if self.ground.options.mode is None and saved in get_args(Mode):
-            return cast("Mode", stricter_mode(saved, self.ground.places))
+        if self.ground.options.mode is None and saved in get_args(safety.Mode):
+            return cast("safety.Mode", stricter_mode(saved, self.ground.places))
         return self.ground.settings.permissions.mode
 
     @cached_property
@@ -316,9 +307,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
         )
 
     def shell_in(
-        self, cwd: Path, jobs: ShellJobs, confinement: Confinement, terminals: Terminals | None = None
+        self, cwd: Path, jobs: ShellJobs, confinement: safety.Confinement, terminals: Terminals | None = None
     ) -> Shell:
-        environment = child_environment(os.environ, secrets=self.ground.catalog.key_values())
+        environment = safety.child_environment(os.environ, secrets=self.ground.catalog.key_values())
         return Shell(cwd, jobs, environment, confinement, self.ground.settings.shell.timeout_seconds, terminals)
 
     @cached_property
@@ -340,7 +331,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def files_seen(self) -> FilesSeen:
         return self.files_seen_in(self.workspace)
 
-    def files_seen_in(self, workspace: Workspace) -> FilesSeen:
+    def files_seen_in(self, workspace: safety.Workspace) -> FilesSeen:
         return FilesSeen(workspace, self.mask.kind_of_secret, self.memory.recording, self.ground.options.editor)
 
     @property
@@ -412,7 +403,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         settings, transcript = self.ground.settings.checkpoints, self.transcript
         if not settings.enabled or self.ground.options.ephemeral:
             return None
-        checkpoints = Checkpoints(self.ground.options.cwd, get_checkpoints_dir(), transcript.session_id)
+        checkpoints = safety.Checkpoints(self.ground.options.cwd, get_checkpoints_dir(), transcript.session_id)
         return FileUndo(checkpoints, transcript, self.tasks, settings.keep_days, settings.max_mb * 1_000_000)
 
     async def before_change(self) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from ouro import extensions, mcp
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.requests import system_prompt
 from ouro.commands.action import Action
@@ -19,37 +20,7 @@ from ouro.config import project_hooks, save_setting
 from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
 from ouro.events import Notice, Reply
-from ouro.extensions import (
-    Checks,
-    CommandPrompt,
-    CommandRegistry,
-    CustomCommand,
-    ExtensionFile,
-    FileKind,
-    Hook,
-    Hooks,
-    Skills,
-    agent_of,
-    command_of,
-    describe_files,
-    find_files,
-    load_agents,
-    load_hooks,
-    plugin_tables,
-)
 from ouro.llm import ModelSource
-from ouro.mcp import (
-    Host,
-    McpServer,
-    McpServers,
-    Outputs,
-    Registry,
-    ServerPrompt,
-    answer_elicitation,
-    find_servers,
-    mcp_tools,
-    parse_prompt_arguments,
-)
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_in_background
 from ouro.messages import assistant, system, user
@@ -87,16 +58,16 @@ def is_trusted(store: TrustStore, cwd: Path, answer: Literal["unknown", "yes", "
     if answer == "no":
         return False
     untrusted = store.untrusted(root, files)
-    raise TrustNeeded(root, untrusted, describe_files(root, untrusted))
+    raise TrustNeeded(root, untrusted, extensions.describe_files(root, untrusted))
 
 
 def find_hooks(
     settings: Settings, root: Path, trusts: Callable[[Path], bool], *, trusted: bool
-) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
+) -> tuple[tuple[extensions.Hook, ...], tuple[str, ...]]:
     """The hooks of the user, of plugins and, if it is trusted, of the project, and a line for each problem. Blocks."""
     claude = {Path.home() / CLAUDE_SETTINGS[0]: False} if settings.claude_hooks else {}
     claude |= {path: True for name in CLAUDE_SETTINGS if (path := root / name).is_file() and trusts(path)}
-    return load_hooks(settings.hooks, project_hooks(root) if trusted else (), claude)
+    return extensions.load_hooks(settings.hooks, project_hooks(root) if trusted else (), claude)
 
 
 class ExtensionBuilder(msgspec.Struct, dict=True):
@@ -119,49 +90,51 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return child_environment(os.environ, secrets=self.ground.catalog.key_values())
 
     @cached_property
-    def skills(self) -> Skills:
+    def skills(self) -> extensions.Skills:
         """Blocks: reads files, as `commands` does."""
         settings, trusts = self.ground.settings.skills, self._trusts
         save = partial(save_setting, "skills.without")
-        return Skills(self._files("skills"), settings.without, settings.prompt_tokens, trusts, save)
+        return extensions.Skills(self._files("skills"), settings.without, settings.prompt_tokens, trusts, save)
 
     def tools(self, run_subagent: RunSubagent | None = None) -> list[AnyTool]:
         """The tools that extensions need; without `run_subagent` every skill is read, also one with `context: fork`."""
 
         async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
             skill, text = self.skills.offered(args.name), self.skills.read(args.name, args.file, args.arguments)
-            if run_subagent and not args.file and (agent := agent_of(skill.file)):
+            if run_subagent and not args.file and (agent := extensions.agent_of(skill.file)):
                 with self.hooks.added(skill.file.hooks):
                     return await run_subagent(SubagentArgs(task=skill.name[:100], prompt=text, agent=agent), ctx)
             self.hooks.add(skill.file.hooks)
             return text
 
         skills = [SkillTool(use)] if self.skills.prompt() else []
-        outputs = Outputs(self.transcript.outputs, self.mask.mask)
-        return [*skills, *mcp_tools(self.servers, outputs, self.ground.settings.mcp.tool_budget_tokens)]
+        outputs = mcp.Outputs(self.transcript.outputs, self.mask.mask)
+        return [*skills, *mcp.mcp_tools(self.servers, outputs, self.ground.settings.mcp.tool_budget_tokens)]
 
     @cached_property
-    def commands(self) -> CommandRegistry:
+    def commands(self) -> extensions.CommandRegistry:
         """Reads the files of the user and, if it is trusted, of the project. Blocks."""
-        found = [command_of(file) for file in self._files("commands")]
+        found = [extensions.command_of(file) for file in self._files("commands")]
         sources = [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)]
         own = [_own_command(action, self.ground.options.cwd) for action in COMMANDS if action.place == "prompt"]
-        registry = CommandRegistry(sources, COMMAND_NAMES, self._connect, own)
+        registry = extensions.CommandRegistry(sources, COMMAND_NAMES, self._connect, own)
         self.problems += registry.problems()
         return registry
 
     @cached_property
-    def servers(self) -> McpServers:
+    def servers(self) -> mcp.McpServers:
         """Blocks: reads the files that name them."""
         options, own = self.ground.options, self.ground.settings.mcp.servers
-        plugins = plugin_tables("mcpServers", self.problems)
+        plugins = extensions.plugin_tables("mcpServers", self.problems)
         try:
-            registry = find_servers({**options.mcp_servers, **own}, self.root if self.ground.trusted else None, plugins)
+            registry = mcp.find_servers(
+                {**options.mcp_servers, **own}, self.root if self.ground.trusted else None, plugins
+            )
         except ConfigError as error:
-            registry = Registry({})
+            registry = mcp.Registry({})
             self.problems.append(f"No MCP servers: {one_line(str(error), 300)}")
         self.problems += registry.notices
-        host = Host(
+        host = mcp.Host(
             options.cwd,
             self.environment,
             self.ground.catalog.key_values(),
@@ -170,7 +143,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             options.captures,
             lambda argv: self.confinement().wrap(argv, "workspace"),
         )
-        return McpServers(registry, host)
+        return mcp.McpServers(registry, host)
 
     @cached_property
     def instructions(self) -> ProjectInstructions:
@@ -191,7 +164,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return ProjectInstructions(cwd, trusts)
 
     @cached_property
-    def hooks(self) -> Hooks:
+    def hooks(self) -> extensions.Hooks:
         """The hooks of the user and, if it is trusted, of the project, which are confined. Blocks."""
         ground, confinement = self.ground, self.confinement()
         found, problems = find_hooks(ground.settings, self.root, self._trusts, trusted=ground.trusted)
@@ -200,7 +173,9 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         environment = self.environment | dict.fromkeys(("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(self.root))
         confines = confinement.settings.project_hooks
         confine = (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...]
-        hooks = Hooks(found, Checks(self.root), ground.options.cwd, environment, self.tasks.warn, confine)
+        hooks = extensions.Hooks(
+            found, extensions.Checks(self.root), ground.options.cwd, environment, self.tasks.warn, confine
+        )
         try:
             hooks.change_checks(lambda _checks: None)
         except ConfigError as error:
@@ -210,12 +185,12 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def agents(self) -> tuple[AgentSpec, ...]:
         """The kinds of subagents. Blocks: reads files, as `commands` does."""
-        specs, problems = load_agents(self._agent_files)
+        specs, problems = extensions.load_agents(self._agent_files)
         self.problems += problems
         return specs
 
     @cached_property
-    def _agent_files(self) -> list[ExtensionFile]:
+    def _agent_files(self) -> list[extensions.ExtensionFile]:
         return self._files("agents")
 
     @cached_property
@@ -246,7 +221,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         """The answer to what an MCP server asks: of the user, or of the model if the user agrees."""
         try:
             return await (
-                self._sample(server, about) if kind == "sample" else answer_elicitation(server, about, self._ask)
+                self._sample(server, about) if kind == "sample" else mcp.answer_elicitation(server, about, self._ask)
             )
         except OuroError as error:
             return {"refused": str(error)} if kind == "sample" else {"action": "cancel"}
@@ -275,20 +250,20 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     def _trusts(self, path: Path) -> bool:
         return self.ground.trusted and self.ground.trust.is_trusted(self.root, [path])
 
-    def _files(self, kind: FileKind) -> list[ExtensionFile]:
-        files, problems = find_files(kind, self.root, self.ground.trusted)
+    def _files(self, kind: extensions.FileKind) -> list[extensions.ExtensionFile]:
+        files, problems = extensions.find_files(kind, self.root, self.ground.trusted)
         self.problems += problems
         return files
 
 
-def _own_command(action: Action, cwd: Path) -> CustomCommand:
-    async def prompt(typed: str) -> CommandPrompt:
-        return CommandPrompt((await action.function(cwd, typed),))
+def _own_command(action: Action, cwd: Path) -> extensions.CustomCommand:
+    async def prompt(typed: str) -> extensions.CommandPrompt:
+        return extensions.CommandPrompt((await action.function(cwd, typed),))
 
-    return CustomCommand(action.name, action.help, action.argument, "ouro", prompt)
+    return extensions.CustomCommand(action.name, action.help, action.argument, "ouro", prompt)
 
 
-def prompt_commands(servers: McpServers) -> list[CustomCommand]:
+def prompt_commands(servers: mcp.McpServers) -> list[extensions.CustomCommand]:
     """The prompts of all connected servers as commands: `/github:review`."""
     return [
         _prompt_command(server, prompt)
@@ -298,11 +273,11 @@ def prompt_commands(servers: McpServers) -> list[CustomCommand]:
     ]
 
 
-def _prompt_command(server: McpServer, prompt: ServerPrompt) -> CustomCommand:
-    async def text(typed: str) -> CommandPrompt:
-        outcome = await server.prompt(prompt.name, parse_prompt_arguments(prompt, typed))
-        return CommandPrompt((outcome.text,), is_own=False)
+def _prompt_command(server: mcp.McpServer, prompt: mcp.ServerPrompt) -> extensions.CustomCommand:
+    async def text(typed: str) -> extensions.CommandPrompt:
+        outcome = await server.prompt(prompt.name, mcp.parse_prompt_arguments(prompt, typed))
+        return extensions.CommandPrompt((outcome.text,), is_own=False)
 
     hint = " ".join(f"[{one_line(item.name, 30)}]" for item in prompt.arguments)
     name = f"{server.name}:{one_line(prompt.name, 60)}"
-    return CustomCommand(name, one_line(prompt.description, 100), hint, f"MCP server {server.name}", text)
+    return extensions.CustomCommand(name, one_line(prompt.description, 100), hint, f"MCP server {server.name}", text)
