@@ -149,21 +149,17 @@ def ask_own_notes(
     texts: dict[str, str] = {}
     for note, text, session, turn, project, branch, path in notes:
         is_taught = parse_note(Path(path).name, Path(path).read_text(errors="replace")).note.trigger != "user"
-        if is_taught and (question := _words_of_turn(search, session, turn)):
+        with search.index.reading() as database:
+            seq = database.execute("SELECT coalesce(max(seq), -1) FROM sessions WHERE id = ?", (session,)).fetchone()[0]
+            rows = database.execute(
+                "SELECT number, text FROM messages WHERE id BETWEEN ? AND ? AND role = 'user' ORDER BY id",
+                (seq << SHIFT, (seq + 1) << SHIFT),
+            ).fetchall()
+        numbers = list(dict.fromkeys(number for number, _ in rows))
+        said = [words for number, words in rows if 0 < turn <= len(numbers) and number == numbers[turn - 1]]
+        if is_taught and (question := "\n".join(said)):
             started = time.perf_counter()
             ids = tuple(recall(question, project, branch))
             found.append(SearchAnswer(note, ids, round((time.perf_counter() - started) * 1000, 2)))
             texts[note] = text
     return found, texts, len(notes) - len(texts)
-
-
-def _words_of_turn(search: Search, session: str, turn: int) -> str:
-    with search.index.reading() as database:
-        found = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
-        seq = found[0] if found else -1
-        rows = database.execute(
-            "SELECT number, text FROM messages WHERE id BETWEEN ? AND ? AND role = 'user' ORDER BY id",
-            (seq << SHIFT, (seq + 1) << SHIFT),
-        ).fetchall()
-    numbers = list(dict.fromkeys(number for number, _ in rows))
-    return "\n".join(text for number, text in rows if 0 < turn <= len(numbers) and number == numbers[turn - 1])

@@ -168,18 +168,21 @@ class Search:
             for text, vector in zip(texts, vectors, strict=True):
                 for limits in wanted:
                     request = _Request(database, ParsedQuery(text, ()), vector, self.vectors, limits)
-                    for hit in _nearest_notes(request, k):
-                        if hit.id not in best or hit.score > best[hit.id].score:
-                            best[hit.id] = hit
+                    found = request.nearest("notes", _NEAREST_NOTES, _range_of_notes(request))
+                    cosines = request.cosines("notes", found)
+                    hits = _note_hits(database, cosines)
+                    for hit in heapq.nlargest(k, hits, key=lambda hit: cosines[hit.place]):
+                        if hit.id not in best or cosines[hit.place] > best[hit.id].score:
+                            best[hit.id] = replace(hit, score=cosines[hit.place])
         return sorted(best.values(), key=lambda hit: -hit.score)
 
 
-def note_hits(database: sqlite3.Connection, condition: str, values: Sequence[object]) -> list[MemoryHit]:
-    """The notes and core lines that fit an SQL condition, as hits without a score."""
+def _note_hits(database: sqlite3.Connection, ids: Iterable[int]) -> list[MemoryHit]:
+    """These notes and core lines, as hits without a score."""
     rows = database.execute(
         "SELECT id AS place, note AS id, kind, text, at, session, project, iif(line, line, turn) AS number, path,"
-        f" scope, category, confidence, source, branch, supersedes, archived FROM notes WHERE {condition}",
-        values,
+        f" scope, category, confidence, source, branch, supersedes, archived FROM notes WHERE {_IN_LIST}",
+        _listed(ids),
     )
     names = [column[0] for column in rows.description]
     fields = ({**dict(zip(names, row, strict=True)), "score": 0.0, "parts": {}} for row in rows)
@@ -203,7 +206,7 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
     cosines = request.cosines("notes", chosen)
     average = sum(cosines.values()) / len(cosines) if cosines else 0.0
     hits = []
-    for hit in note_hits(request.database, _IN_LIST, _listed(chosen)):
+    for hit in _note_hits(request.database, chosen):
         parts = {"words": shares.get(hit.place, 0.0)}
         if cosines:
             parts["vectors"] = max(0.0, cosines.get(hit.place, average))
@@ -212,14 +215,6 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
         if (score := sum(parts.values())) > 0:
             hits.append(replace(hit, parts=parts, score=score))
     return hits
-
-
-def _nearest_notes(request: _Request, k: int) -> list[MemoryHit]:
-    """The `k` notes that are nearest in meaning, best first; their score is the cosine."""
-    within = _range_of_notes(request)
-    cosines = request.cosines("notes", request.nearest("notes", _NEAREST_NOTES, within))
-    hits = note_hits(request.database, _IN_LIST, _listed(cosines))
-    return sorted((replace(hit, score=cosines[hit.place]) for hit in hits), key=lambda hit: -hit.score)[:k]
 
 
 def _range_of_notes(request: _Request) -> PassageRange:

@@ -105,8 +105,14 @@ class Vectors:
             found = [self._questions[text] for text in texts]
             while len(self._questions) > _MAX_QUESTIONS:
                 self._questions.popitem(last=False)
-        if found:
-            self._choose_known(len(found[0]))
+        try:  # set the stamps again if another model was chosen meanwhile
+            with self._index.reading() as database:
+                model, _ = self._model(database, len(found[0])) if found else (0, "")
+                is_chosen = not model or self._is_chosen(database, model)
+            if not is_chosen:
+                self.choose_model()
+        except SearchUnavailable as error:
+            log.warning("some vectors are not looked at: %s", error)
         return found
 
     def nearest(
@@ -184,17 +190,6 @@ class Vectors:
         rows = self.embedder.embed(texts)
         self._length = rows.shape[1]
         return rows
-
-    def _choose_known(self, length: int) -> None:
-        """Before a search: set the stamps again if another model was chosen meanwhile."""
-        try:
-            with self._index.reading() as database:
-                model, _ = self._model(database, length)
-                if not model or self._is_chosen(database, model):
-                    return
-            self.choose_model()
-        except SearchUnavailable as error:
-            log.warning("some vectors are not looked at: %s", error)
 
     def _fill(self, table: str, most: int) -> int:
         with self._index.reading() as database:

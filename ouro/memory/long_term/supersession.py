@@ -109,7 +109,8 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
     `said` are the original words with their introduction; empty: the same as `text`.
     """
     said, text = said or text, _REASON.sub("", text)
-    names = _names_replaced(said)
+    gone = (found["name"] or found["gone"] or found["failed"] for found in _REPLACES.finditer(said))
+    names = frozenset(word for name in gone for word in subject_words(name))  # `redis` in `RabbitMQ replaces Redis`
     pairs = [(_REASON.sub("", entry.text), entry) for entry in entries]
     named = [
         (old, entry)
@@ -228,12 +229,6 @@ def _subject(text: str) -> list[str]:
     """The stems of the words of a statement without cues, in order."""
     stems = (stem(forms[0]) for forms in parse_query(strip_introduction(text)).words)
     return [word for word in stems if word not in _CUE_STEMS]
-
-
-def _names_replaced(text: str) -> frozenset[str]:
-    """The stems of the names that a statement replaces: `redis` in `RabbitMQ replaces Redis`."""
-    names = (found["name"] or found["gone"] or found["failed"] for found in _REPLACES.finditer(text))
-    return frozenset(word for name in names for word in subject_words(name))
 
 
 def _affirms(text: str, names: frozenset[str]) -> bool:

@@ -116,7 +116,13 @@ def is_answer(answer: str) -> bool:
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
     """The operations in an answer, with keys in lower case."""
     text = _TRAILING_COMMA.sub(r"\1", _THINKING.sub("", answer[:100_000]))
-    for value in _in_json(text):
+    decoder, broken, end = json.JSONDecoder(strict=False), 0, 0
+    while (at := text.find("{", end)) >= 0 and broken < _MAX_BROKEN:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end, broken = at + 1, broken + 1  # a cut or broken object: the objects inside it may be whole
+            continue
         inside = [item for part in value.values() for item in (part if isinstance(part, list) else [part])]
         found = [
             {str(key).casefold(): item for key, item in fields.items()}
@@ -124,19 +130,6 @@ def _objects(answer: str) -> Iterator[dict[str, Any]]:
             if isinstance(fields, dict)
         ]
         yield from [found[0]] if _verb(found[0]) else filter(_verb, found[1:])
-
-
-def _in_json(text: str) -> Iterator[dict[Any, Any]]:
-    decoder = json.JSONDecoder(strict=False)
-    at = text.find("{")
-    broken = 0
-    while at >= 0 and broken < _MAX_BROKEN:
-        try:
-            found, end = decoder.raw_decode(text, at)
-            yield found
-        except (ValueError, RecursionError):
-            end, broken = at + 1, broken + 1  # a cut or broken object: the objects inside it may be whole
-        at = text.find("{", end)
 
 
 def _verb(fields: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Literal
 
 import msgspec
@@ -207,13 +208,11 @@ class Notebook(msgspec.Struct, eq=False):
     ) -> Written:
         provenance = {ORIGIN: origin, SESSION: note.session_id, TURN: str(note.turn or ""), **(trailers or {})}
         subject = f"{subject or change.capitalize()}: {one_line(note.text, _WIDTH)}"
-        write = self.commit or self._save_and_commit
-        return Written(change, note, scope, write(scope, changes, subject, provenance))
-
-    def _save_and_commit(self, scope: Scope, changes: FileChanges, subject: str, trailers: Trailers) -> str:
+        if self.commit:
+            return Written(change, note, scope, self.commit(scope, changes, subject, provenance))
         if scope not in self.stores:
             raise NoteError(f"The {scope} memory is off here.", "Turn it on.", ["memory on"])
-        return self.stores[scope].save_and_commit(changes, subject, trailers)
+        return Written(change, note, scope, self.stores[scope].save_and_commit(changes, subject, provenance))
 
 
 def archive_changes(file: NoteFile) -> dict[str, str | None]:
@@ -240,11 +239,9 @@ def proposal_event(notes: Sequence[Note]) -> NoteKept:
 
 def notes_event(operation: Literal["archive", "share"], written: Sequence[Written], why: str) -> list[NoteKept]:
     """One event for each commit that changed several notes."""
-    commits: dict[tuple[Scope, str], list[Note]] = {}
-    for change in written:
-        commits.setdefault((change.scope, change.commit), []).append(change.note)
     events: list[NoteKept] = []
-    for (scope, commit), notes in commits.items():
+    for (scope, commit), changes in groupby(written, key=lambda change: (change.scope, change.commit)):
+        notes = [change.note for change in changes]
         shown = "; ".join(one_line(note.text, _WIDTH) for note in notes[:3])
         text = f"{plural(len(notes), 'note')} {why}: {shown}{'; …' if len(notes) > 3 else ''}"
         events.append(NoteKept(operation, notes[0].id, text, scope, notes[0].category, commit))

@@ -149,7 +149,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     ) -> Recalled:
         """Select what is sent, of at most `room` tokens (None: as many as the settings allow)."""
         room = self.settings.injection_token_budget if room is None else room
-        items, texts = self._fit(self._weigh(self._latest_versions(candidates), situation), situation, room)
+        items, texts = self._fit(self._weigh(candidates, situation), situation, room)
         loaded = [item for item in items if item.state == "loaded"]
         marks = " ".join(_mark(item.id, item.text) for item in loaded)
         rule = _OF_BOTH if len({item.scope for item in loaded}) > 1 else ""
@@ -173,21 +173,18 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             if neighbour.note_id not in present
         ]
 
-    def _latest_versions(self, candidates: Sequence[_Candidate]) -> Iterable[_Candidate]:
-        chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
-        latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
-        best: dict[str, _Candidate] = {}
-        for candidate in chosen:
-            last = latest[candidate.note_id]
-            earlier = "" if last == candidate.note_id else candidate.note_id
-            best.setdefault(last, _Candidate(last, candidate.score, candidate.reason, earlier))
-        return best.values()
-
     def _weigh(self, candidates: Iterable[_Candidate], situation: Situation) -> list[tuple[Note, Remembered]]:
         """Weight the scores by confidence, age, use and stale anchors; returns the notes of the files, best first."""
         now = datetime.now(UTC)
+        chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
+        latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
+        best: dict[str, _Candidate] = {}
+        for candidate in chosen:  # the last version of each, with the best score of any version
+            last = latest[candidate.note_id]
+            earlier = "" if last == candidate.note_id else candidate.note_id
+            best.setdefault(last, _Candidate(last, candidate.score, candidate.reason, earlier))
         found: list[tuple[_Candidate, NoteFile]] = []
-        for candidate in _best(candidates, 2 * self.settings.retrieval_top_k):
+        for candidate in _best(best.values(), 2 * self.settings.retrieval_top_k):
             # A planted note that names another one as its earlier version must not hide that one.
             trusted = (self._read_trusted(name, situation) for name in (candidate.note_id, candidate.earlier))
             if file := next(filter(None, trusted), None) or self._read_note(candidate.note_id):
