@@ -62,7 +62,7 @@ DEFENCES = (
             "test_s13_s14_s15_s16_places.py"),
     Defence("S17", f"{SESSIONS}/session_file.py", "os.fsync(descriptor)\n            if known", "if known",
             "test_s17_order_on_disk.py"),
-    Defence("S17", "ouro/utils/files.py", "os.fsync(descriptor)\n            status", "status",
+    Defence("S17", "ouro/utils/files.py", "os.fsync(descriptor)\n                status", "status",
             "test_s17_order_on_disk.py"),
     # memory
     Defence("M1", f"{MEMORY}/trust/provenance.py", "if not self.sources:", "if True:", "test_m1_words_of_others.py"),

@@ -52,27 +52,31 @@ def replace_file(
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(temporary, flags, mode, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if like is not None:
+                    os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
+                file.writelines([data] if isinstance(data, bytes) else data)
+                file.flush()
+                os.fsync(descriptor)
+                status = os.fstat(descriptor)
+            check()
+            if not (exclusive and _link(folder, temporary, name)):
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
     except OSError as error:
-        error.filename = _path_in(folder, name)
+        error.filename = name
+        with suppress(OSError):
+            error.filename = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)  # noqa: PTH115, PTH118
         raise
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if like is not None:
-                os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
-            file.writelines([data] if isinstance(data, bytes) else data)
-            file.flush()
+    with suppress(OSError):  # the file is in place already: a folder that cannot be read is no error
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)  # `folder` may be O_PATH
+        try:
             os.fsync(descriptor)
-            status = os.fstat(descriptor)
-        check()
-        if not (exclusive and _link(folder, temporary, name)):
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError as error:
-        error.filename = _path_in(folder, name)
-        raise
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder)
-    _sync_folder(folder)
+        finally:
+            os.close(descriptor)
     return status
 
 
@@ -109,23 +113,6 @@ def sweep_written_dirs(own: Iterable[Path]) -> None:
                 for written in os.fsdecode(journal.read_bytes()).split("\0")[:-1]:
                     sweep_temporary(Path(written), of=journal.name)
                 journal.unlink()
-
-
-def _path_in(folder: int, name: str) -> str:
-    """The path of a name in an open folder, for an error message."""
-    with suppress(OSError):
-        name = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)  # noqa: PTH115, PTH118
-    return name
-
-
-def _sync_folder(folder: int) -> None:
-    """Put the new name on disk. The file is in place already, so a folder that cannot be read is no error."""
-    with suppress(OSError):
-        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)  # `folder` may be O_PATH
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _link(folder: int, temporary: str, name: str) -> bool:
@@ -172,13 +159,8 @@ def append_private(path: Path, text: str) -> None:
 def write_document(path: Path, pieces: Iterable[str], *, force: bool = False) -> None:
     """Write a document for the user to a file that only the user can read.
 
-    Args:
-        path: the file.
-        pieces: the document.
-        force: overwrite an existing file.
-
     Raises:
-        UsageError: the file exists, or cannot be written.
+        UsageError: the file exists and `force` is not set, or it cannot be written.
     """
     try:
         if not force and os.path.lexists(path):  # before the document is made: that may take long

@@ -22,10 +22,18 @@ _GENERATED = {"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cac
 
 def list_project_files(root: Path) -> list[str]:
     """Paths relative to `root`, sorted: what git tracks or would track; outside of git, what is not ignored."""
-    listed = _listed_by_git(root)
-    if listed is None:
+    try:
+        names = set(Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard"))
+    except GitError:  # no repository, one of another user, or no git
         return sorted(walk(root, skip=_GENERATED))
-    return listed
+    # git lists a nested repository as one entry; list its files in its place.
+    submodules = (root / ".gitmodules").exists()
+    inner = [name for name in names if name.endswith("/") or (submodules and (root / name / ".git").exists())]
+    for name in inner:
+        names.discard(name)
+        folder = name.rstrip("/")
+        names.update(f"{folder}/{path}" for path in list_project_files(root / folder))
+    return sorted(names)
 
 
 def walk(root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] = frozenset()) -> Iterator[str]:
@@ -56,22 +64,6 @@ def walk(root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] =
                 waiting.append((f"{path}/", rules))
             else:
                 yield path
-
-
-def _listed_by_git(root: Path) -> list[str] | None:
-    """None if git fails: no repository, one of another user, or no git."""
-    try:
-        names = set(Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard"))
-    except GitError:
-        return None
-    # git lists a nested repository as one entry; list its files in its place.
-    submodules = (root / ".gitmodules").exists()
-    inner = [name for name in names if name.endswith("/") or (submodules and (root / name / ".git").exists())]
-    for name in inner:
-        names.discard(name)
-        folder = name.rstrip("/")
-        names.update(f"{folder}/{path}" for path in list_project_files(root / folder))
-    return sorted(names)
 
 
 def _rules_above(root: Path) -> Rules:

@@ -122,8 +122,12 @@ def guess_encoding(start: bytes) -> str:
 
 
 def _guess(data: bytes) -> str:
-    if b"\0" in data:
-        return _guess_utf16(data)
+    if b"\0" in data:  # UTF-16 without a mark: every second byte of mostly Western text is zero
+        even, odd = data[:4096:2], data[1:4096:2]
+        for encoding, zeros, others in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
+            if zeros.count(0) * 4 > len(data[:4096]) and others.count(0) == 0 and _fits(data, encoding):
+                return encoding
+        raise NotTextError
     controls = sum(data[:65536].count(byte) for byte in (*range(1, 8), *range(14, 27), 28, 29, 30, 31, 127))
     if controls * 50 > min(len(data), 65536):
         raise NotTextError
@@ -134,16 +138,6 @@ def _guess(data: bytes) -> str:
         if best is not None and _fits(data, best.encoding):
             return best.encoding
     return "cp1252" if _fits(data, "cp1252") else "latin-1"
-
-
-def _guess_utf16(data: bytes) -> str:
-    """UTF-16 without a mark: every second byte of mostly Western text is zero."""
-    sample = data[:4096]
-    half = len(sample) // 2
-    for encoding, zeros, others in (("utf-16-le", sample[1::2], sample[::2]), ("utf-16-be", sample[::2], sample[1::2])):
-        if zeros.count(0) * 2 > half and others.count(0) == 0 and _fits(data, encoding):
-            return encoding
-    raise NotTextError
 
 
 def _fits(data: bytes, encoding: str) -> bool:
@@ -166,12 +160,11 @@ def save(folder: int, name: str, data: bytes, *, expected: os.stat_result | None
     if before is not None and (before.st_nlink > 1 or before.st_uid != os.geteuid()):
         return _save_in_place(folder, name, data, expected)
 
-    def check() -> None:
-        _demand_unchanged(_stat(folder, name), expected)
-
     note_written_dir(folder)
     try:
-        return replace_file(folder, name, data, mode=0o666, like=before, check=check)
+        return replace_file(
+            folder, name, data, mode=0o666, like=before, check=lambda: _demand_unchanged(_stat(folder, name), expected)
+        )
     except PermissionError:
         if before is None:
             raise
@@ -198,9 +191,8 @@ def _stat(folder: int, name: str) -> os.stat_result | None:
 
 
 def _demand_unchanged(found: os.stat_result | None, expected: os.stat_result | None) -> None:
-    if _identity(found) != _identity(expected):
+    one, other = (
+        status and (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) for status in (found, expected)
+    )
+    if one != other:
         raise ChangedMeanwhileError
-
-
-def _identity(found: os.stat_result | None) -> tuple[int, ...]:
-    return () if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
