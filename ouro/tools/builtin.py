@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.ask_user import AskUser
-from ouro.tools.edit import Edit
+from ouro.tools.edit import Edit, Write
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob
 from ouro.tools.grep import Grep
@@ -17,7 +17,6 @@ from ouro.tools.shell import Shell, ShellJobs, ShellKill, ShellOutput
 from ouro.tools.todo import Plan, TodoWrite
 from ouro.tools.tool import AnyTool
 from ouro.tools.web_fetch import WebFetch
-from ouro.tools.write import Write
 
 
 def builtin_tools(

@@ -239,7 +239,11 @@ async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str]
     taken = {process.tag for process in running}
     tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
     tag = next(tag for tag in tags if tag not in taken)
-    bounds = (str(tag), str(_max_processes())) if _HAS_PROC else ("unlimited", "unlimited")
+    bounds = ("unlimited", "unlimited")
+    if _HAS_PROC:
+        # The wall for the number of processes, so that a fork bomb fails before the machine does.
+        wall, own = count_processes() + _MORE_PROCESSES, resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        bounds = (str(tag), str(min(wall, own) if own != resource.RLIM_INFINITY else wall))
     bash = shutil.which("bash") or "/bin/sh"
     return await asyncio.to_thread(wrap, ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, bash, "-c", "--", line]), tag
 
@@ -333,13 +337,6 @@ def _namespace(pid: int) -> int:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/ns/pid").stat().st_ino
     return 0
-
-
-def _max_processes() -> int:
-    """The wall for the number of processes, so that a fork bomb fails before the machine does."""
-    wall = count_processes() + _MORE_PROCESSES
-    own = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    return min(wall, own) if own != resource.RLIM_INFINITY else wall
 
 
 _NO_INPUT = 'exec "$@" </dev/null'

@@ -187,6 +187,8 @@ def _places(lines: Lines, wanted: list[str], normal: Callable[[str], str]) -> li
 
 def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
     """The one place that is similar to `wanted`, line by line."""
+    from rapidfuzz import fuzz
+
     if len("".join(old.split())) < _MIN_COMPARED:
         return None
     scored = _score_places(lines.lines, wanted, _MIN_MATCH)
@@ -199,7 +201,12 @@ def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match 
         raise ToolError(_ambiguous(len(numbers), numbers, "nearly the same text"))
     found = lines.lines[first : first + len(wanted)]
     indent = reindent_between(wanted, found)
-    if indent is None or not _is_each_line_similar(wanted, found):
+    is_each_similar = all(
+        # Numbers must be equal: 1 and 2 differ in one character, but seldom mean the same.
+        fuzz.ratio(mine.strip(), its.strip()) >= _MIN_LINE_MATCH and _NUMBER.findall(mine) == _NUMBER.findall(its)
+        for mine, its in zip(wanted, found, strict=True)
+    )
+    if indent is None or not is_each_similar:
         return None
     return Match((_span(lines, first, wanted, indent, old, new),), f"{score:.0f} % alike")
 
@@ -225,16 +232,6 @@ def _best_starts(lines: Sequence[str], goal: Sequence[str], starts: Sequence[int
     weights = [1 / there[line] if line in wanted else 0.0 for line in lines]
     sums = [0.0, *accumulate(weights)]
     return heapq.nlargest(most, starts, key=lambda at: sums[min(at + len(goal), len(lines))] - sums[at])
-
-
-def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
-    from rapidfuzz import fuzz
-
-    return all(
-        # Numbers must be equal: 1 and 2 differ in one character, but seldom mean the same.
-        fuzz.ratio(mine.strip(), its.strip()) >= _MIN_LINE_MATCH and _NUMBER.findall(mine) == _NUMBER.findall(its)
-        for mine, its in zip(wanted, found, strict=True)
-    )
 
 
 def _squeeze(lines: Sequence[str]) -> list[str]:

@@ -14,8 +14,8 @@ from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import user
 from ouro.safety import GuardedMemory, SecretMask, Workspace
 from ouro.tools.apply_patch import ApplyPatch
+from ouro.tools.edit import Write
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.write import Write
 
 OWN = "correct-horse-battery-staple"
 SHAPED = "AKIAQYLPMN5HFIQR7BBB"

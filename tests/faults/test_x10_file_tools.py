@@ -14,12 +14,11 @@ from fakes.tool_context import call
 from ouro.errors import ToolError
 from ouro.safety import Workspace
 from ouro.tools.apply_patch import ApplyPatch
-from ouro.tools.edit import Edit
+from ouro.tools.edit import Edit, Write
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob
 from ouro.tools.grep import Grep
 from ouro.tools.read import Read
-from ouro.tools.write import Write
 
 SECRET = "the secret outside\n"
 

@@ -10,10 +10,9 @@ from fakes.tool_context import call
 from ouro.errors import ToolError
 from ouro.safety import GuardedMemory, Workspace
 from ouro.tools.apply_patch import ApplyPatch
-from ouro.tools.edit import Edit
+from ouro.tools.edit import Edit, Write
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.read import Read
-from ouro.tools.write import Write
 
 
 class Buffers:

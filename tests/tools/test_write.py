@@ -8,9 +8,9 @@ from fakes.tool_context import call
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Workspace
+from ouro.tools.edit import Write
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.tool import parse_arguments
-from ouro.tools.write import Write
 
 
 @pytest.fixture

@@ -206,7 +206,10 @@ class Confinement:
             sandbox, policy = self.chosen().sandbox, self._policy(limits)
             if sandbox.tier != "none":
                 ensure_private_dir(self._state_dir)  # it may have been deleted since
-                if self._keeps_from_memory(limits, policy, sandbox.tier):
+                shielded = () if sandbox.tier == "landlock" else policy.protected
+                if limits != "memory" and not any(
+                    _is_in(place, policy.writable) and not _is_in(place, shielded) for place in self._memory
+                ):
                     self._kept_from_memory.add(call_id)
             is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]  # then one shell does both
             script, words = (argv[2], argv[4:]) if is_script else ('exec "$@"', argv)
@@ -224,12 +227,6 @@ class Confinement:
     def was_kept_from_memory(self, call_id: str) -> bool:
         """Whether the last command of this call id could not write into long-term memory."""
         return call_id in self._kept_from_memory
-
-    def _keeps_from_memory(self, limits: Limits, policy: SandboxPolicy, tier: Tier) -> bool:
-        shielded = () if tier == "landlock" else policy.protected
-        return limits != "memory" and not any(
-            _is_in(place, policy.writable) and not _is_in(place, shielded) for place in self._memory
-        )
 
     def _bounds(self, tier: Tier) -> tuple[str, str, str]:
         settings = self.settings

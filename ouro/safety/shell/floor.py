@@ -81,8 +81,13 @@ def floor(line: ShellLine, places: Places) -> str:
         if reason := _check_opened(path, is_written, opener, places):
             return reason
     fetches = any(command.program in _FETCHERS for command in line.commands)
-    if fetches and (line.opaque or any(_runs_input(command) for command in line.commands)):
-        return "it runs what it fetches from the network"
+    for command in line.commands if fetches else ():
+        words = command.arguments
+        has_program = any(not word.text.startswith("-") or word.text in ("-c", "-e") for word in words)
+        is_computed = any(re.search(r"[$<]\(|`", word.text) for word in words)
+        is_run = _INTERPRETERS.fullmatch(command.program) and ((command.piped and not has_program) or is_computed)
+        if line.opaque or is_run:
+            return "it runs what it fetches from the network"
     return ""
 
 
@@ -180,13 +185,6 @@ def reads_all_below(command: Command) -> bool:
     return is_optional and read_options(command.arguments, UNKNOWN).has("r", "R", "a", "recursive", "archive")
 
 
-def _runs_input(command: Command) -> bool:
-    """Whether an interpreter runs its input, or what another command prints."""
-    given = [word for word in command.arguments if not word.text.startswith("-") or word.text in ("-c", "-e")]
-    computed = any(re.search(r"[$<]\(|`", word.text) for word in command.arguments)
-    return bool(_INTERPRETERS.fullmatch(command.program)) and ((command.piped and not given) or computed)
-
-
 _NAMED = re.compile(r"\.ouro/+memory\b")
 
 
@@ -208,15 +206,12 @@ def memory_git(command: Command, places: Places) -> GuardedMemory | None:
         return None  # it would open an editor
     if texts[2] == "restore" and not found.has("S", "staged"):
         return None  # it discards uncommitted changes
-    whole = texts[2] in ("add", "commit", "restore")
-    return folder if all(_is_inside(word.text, folder, whole=whole) for word in found.operands) else None
-
-
-def _is_inside(text: str, folder: GuardedMemory, *, whole: bool) -> bool:
-    """Whether a path, as git reads it, names memory files; pathspec magic and patterns do not."""
-    if whole and text in (".", "archive", "archive/"):
-        return True
-    return not re.search(r"[:*?\[\\]", text) and folder.keeps(Path(os.path.normpath(folder.path / text)))
+    for text in (word.text for word in found.operands):
+        is_whole = texts[2] in ("add", "commit", "restore") and text in (".", "archive", "archive/")
+        is_pattern = re.search(r"[:*?\[\\]", text)  # magic of git among them
+        if not is_whole and (is_pattern or not folder.keeps(Path(os.path.normpath(folder.path / text)))):
+            return None
+    return folder
 
 
 def memory_reason(line: ShellLine, text: str, places: Places) -> str:
