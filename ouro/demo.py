@@ -9,10 +9,10 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import repeat
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -208,32 +208,26 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         pace: seconds between two words.
         watched: a user watches, and can continue after the last answer.
     """
-    read = 2_100
+    tests, reads = call("shell", command=test_command), count(2_100, 350)
 
     def reply(text: str, *calls: ToolCall, thinking: str = "") -> ScriptedReply:
-        nonlocal read
-        before, read = read, read + 350
-        usage = Usage(input=read, cached=before, output=len(text.split()) + 40 * len(calls), cost=0.0)
+        before = next(reads)
+        usage = Usage(input=before + 350, cached=before, output=len(text.split()) + 40 * len(calls), cost=0.0)
         return ScriptedReply(text, calls, thinking, usage=usage)
 
-    def replies() -> Iterator[Callable[[Sequence[Message]], ScriptedReply]]:
-        tests = call("shell", command=test_command)
-        yield lambda _: reply(
-            LOOK, *LOOK_AT, thinking="I do not know the project yet. The module and its test tell most."
-        )
-        yield lambda _: reply("Now I run the tests, to see which of them fail.", tests)
-        yield lambda _: reply(FAULT, FIX, thinking="450 + 1200 = 1650, and 450 + 2 * 1200 = 2850: no count.")
-        refused = False
+    def after_the_fix(messages: Sequence[Message]) -> ScriptedReply:
+        results = [result for message in messages for result in message.parts_of(ToolReply)]
+        return reply(REFUSED) if results and results[-1].failed else reply("The tests again:", tests)
 
-        def check(messages: Sequence[Message]) -> ScriptedReply:
-            nonlocal refused
-            results = [result for message in messages for result in message.parts_of(ToolReply)]
-            refused = bool(results) and results[-1].failed
-            return reply(REFUSED) if refused else reply("The tests again:", tests)
+    def at_the_end(messages: Sequence[Message]) -> ScriptedReply:
+        was_refused = REFUSED in (message.text for message in messages)
+        return reply(NOTHING_MORE if was_refused else f"{END}\n{AND_NOW if watched else ''}".strip())
 
-        yield check
-        if not refused:
-            yield lambda _: reply(f"{END}\n{AND_NOW if watched else ''}".strip())
-        yield from repeat(lambda _: reply(NOTHING_MORE))
-
-    return ScriptedModel(replies(), spec=SPEC, pace=pace)
+    script = (
+        reply(LOOK, *LOOK_AT, thinking="I do not know the project yet. The module and its test tell most."),
+        reply("Now I run the tests, to see which of them fail.", tests),
+        reply(FAULT, FIX, thinking="450 + 1200 = 1650, and 450 + 2 * 1200 = 2850: no count."),
+        after_the_fix,
+        at_the_end,
+    )
+    return ScriptedModel(chain(script, repeat(lambda _: reply(NOTHING_MORE))), spec=SPEC, pace=pace)

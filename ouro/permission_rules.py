@@ -99,18 +99,16 @@ async def revoke(context: ActionContext, rule: str) -> Answer | None:
         if not found:
             raise UsageError(f"There is no rule `{rule}`.", commands=["permissions list"])
         for one in found:
-            _revoke(session, one)
+            if one.source in ("project", "environment"):
+                raise UsageError(
+                    f"`{one.rule}` is a rule of {_place(one)}.", "Remove it there: ouro does not change it."
+                )
+            if one.source == "user":
+                name = f"permissions.{one.kind}"
+                kept = tuple(known for known in settings_by_place()["user"][name].value if known != one.rule)
+                save_setting(name, kept)
+            session.permissions.revoke(one.rule, one.kind)
         return Answer(msgspec.to_builtins(find_rules(session)), [line(f"Revoked: {rule}")])
-
-
-def _revoke(session: Session, rule: ListedRule) -> None:
-    if rule.source in ("project", "environment"):
-        raise UsageError(f"`{rule.rule}` is a rule of {_place(rule)}.", "Remove it there: ouro does not change it.")
-    if rule.source == "user":
-        name = f"permissions.{rule.kind}"
-        rules = settings_by_place()["user"][name].value
-        save_setting(name, tuple(one for one in rules if one != rule.rule))
-    session.permissions.revoke(rule.rule, rule.kind)
 
 
 def _view(rules: Sequence[ListedRule]) -> View:

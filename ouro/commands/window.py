@@ -14,7 +14,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod, sum_periods, today
 from ouro.messages import Usage
-from ouro.session import ContextItem, WindowReport
+from ouro.session import ContextItem
 from ouro.session.budget import SpendingReport, spending_limits
 from ouro.utils.text import clean, dollars, one_line, plural
 
@@ -134,21 +134,17 @@ def _show_report(front_end: FrontEnd) -> None:
         lines.append(f"{name:<{width}}  {size:>9,}  {share:>4.0%}  {'█' * min(BAR, round(BAR * share))}")
     percent = round(100 * report.tokens / max(1, report.window))
     head = f"**Context**: {report.tokens:,} of {report.window:,} tokens ({percent} %)"
-    front_end.show("\n\n".join([head, block("\n".join(lines)), _advice(report)]))
-
-
-def _advice(report: WindowReport) -> str:
-    lines = [f"The largest single thing is {escape(report.largest)}."] if report.largest else []
+    advice = [f"The largest single thing is {escape(report.largest)}."] if report.largest else []
     if (outlook := report.outlook) is not None:
         done = f"would summarize {plural(outlook.covered, 'message')}, keep {outlook.kept} of them word for word"
-        lines.append(f"A compaction now {done}, and leave about {outlook.tokens:,} tokens.")
+        advice.append(f"A compaction now {done}, and leave about {outlook.tokens:,} tokens.")
     else:
-        lines.append("There is nothing to compact yet.")
+        advice.append("There is nothing to compact yet.")
     if report.limit:
-        lines.append(f"By itself it comes at {report.limit:,} tokens; `/compact` does it now.")
+        advice.append(f"By itself it comes at {report.limit:,} tokens; `/compact` does it now.")
     else:
-        lines.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
-    return " ".join(lines)
+        advice.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
+    front_end.show("\n\n".join([head, block("\n".join(lines)), " ".join(advice)]))
 
 
 async def usage(context: ActionContext) -> Answer:
