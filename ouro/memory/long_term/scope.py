@@ -10,7 +10,6 @@ import msgspec
 
 from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import CoreChanged
-from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, LoadedScope, Scope, SkippedFile, TurnRef, UndoResult
@@ -394,7 +393,7 @@ class ScopeMemory:
         """→ PENDING: the history has the changes, the files are without them."""
         edits = [change.edit for change in changes]
         names, subject = [edit.name for edit in edits], subject_of(edits)
-        found = make_proposal(self.scope, edits, changes[0].reason, sources, at.session, at.turn, timestamp())
+        found = make_proposal(self.scope, edits, changes[0].reason, sources, at)
         self._proposals.add(found)
         written.record(names, subject, at.trailers("agent"))
         written.withdraw(names, f"Leave pending: {subject}", at.trailers("undo"))

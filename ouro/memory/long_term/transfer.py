@@ -319,8 +319,7 @@ def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bo
         name = f"{chosen.category}.md"
         before = editor.text(chosen.scope, name)
         edit = FileEdit(name, before or None, append_lines(before, [chosen.text]))
-    proposal = make_proposal(chosen.scope, [edit], _WANTED, (client,), "", 0, timestamp())
-    proposal = replace(proposal, client=client)
+    proposal = make_proposal(chosen.scope, [edit], _WANTED, (client,), TurnRef("", 0, client=client))
     if not is_allowed:
         own.propose(proposal)
         return ProposedText("pending", f"{chosen.scope}/{edit.name}", proposal.id)
@@ -389,7 +388,7 @@ def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
 def _propose(editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]) -> str:
     edits = [FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items()]
     reason, named = "it comes from a repository that you do not trust", [str(path) for path in sources]
-    found = make_proposal(scope, edits, reason, named, editor.moment.session, editor.moment.turn, timestamp())
+    found = make_proposal(scope, edits, reason, named, editor.moment)
     editor.scope(scope).propose(found)
     editor.events.append(change_of(scope, edits, "import", proposal=found.id))
     return found.id

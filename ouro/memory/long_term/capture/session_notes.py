@@ -121,7 +121,7 @@ class SessionNotes:
     def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str], session_id: str) -> str:
         scope = self._scopes[note.scope]
         scope.store.demand_no_secret([edit.after])
-        proposal = make_proposal(note.scope, [edit], reason, sources, session_id, note.turn, note.created_at)
+        proposal = make_proposal(note.scope, [edit], reason, sources, TurnRef(session_id, note.turn))
         scope.propose(proposal)
         return proposal.id
 

@@ -17,8 +17,9 @@ import msgspec
 
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import CoreChanged
+from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.values import FileEdit, Scope
+from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.store import FindsSecret, GitMemoryStore, mark
 from ouro.memory.long_term.trust.provenance import Provenance
@@ -278,21 +279,18 @@ def _read(raw: msgspec.Raw) -> Proposal | None:
 
 
 def make_proposal(
-    scope: Scope, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], session: str, turn: int, at: str
+    scope: Scope, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], turn: TurnRef
 ) -> Proposal:
     """A change that the agent or a model made; of what came from outside by then the latest are named."""
+    found_id = _short_hash(scope, *(f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits))[:6]
     named = tuple(dict.fromkeys(sources))[-MAX_SOURCES:]
-    return Proposal(proposal_id(scope, edits), scope, "agent", tuple(edits), reason, named, session, turn, at)
-
-
-def proposal_id(scope: Scope, edits: Sequence[FileEdit]) -> str:
-    parts = [scope, *(f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits)]
-    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:6]
+    at, client = timestamp(), turn.client
+    return Proposal(found_id, scope, "agent", tuple(edits), reason, named, turn.session, turn.turn, at, client)
 
 
 def outside_id(scope: Scope, blobs: Mapping[str, str]) -> str:
     """The id of changes in the files, by name and blob: known without reading them."""
-    return hashlib.sha256("\0".join([scope, *map("\0".join, blobs.items())]).encode(errors="replace")).hexdigest()[:6]
+    return _short_hash(scope, *map("\0".join, blobs.items()))[:6]
 
 
 def question_about(proposal: Proposal) -> Question:
@@ -358,8 +356,11 @@ def change_of(
 
 
 def digest(texts: Mapping[str, str]) -> str:
-    parts = [f"{name}\0{texts[name]}" for name in sorted(texts)]
-    return "~" + hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
+    return "~" + _short_hash(*(f"{name}\0{texts[name]}" for name in sorted(texts)))
+
+
+def _short_hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
 
 
 def _words_of(lines: list[str]) -> list[str]:
