@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.folders import repo_folder
     from ouro.memory.long_term.git.history import UndoPlan, describe_commits
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
-    from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.maintenance.crystallizer import (
@@ -80,6 +79,8 @@ if TYPE_CHECKING:
         as_markdown,
         compare_with_agent,
         export_to_agent,
+        html_page,
+        picture_of,
         plan_import,
         propose_text,
     )
