@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFound
@@ -78,14 +77,6 @@ _HINTS = {
 }
 
 
-class _OpenSession(msgspec.Struct, frozen=True):
-    folder: Path
-    lock: SessionLock
-    file: OpenFile
-    places: dict[int, int] = msgspec.field(default_factory=dict)
-    """The offset of each message by number: a compaction records it for the messages that it keeps."""
-
-
 class YamlFileMemoryStore(MemoryStore):
     """Stores each session in a folder below `root`. Session files are read through aiofiles.
 
@@ -99,7 +90,7 @@ class YamlFileMemoryStore(MemoryStore):
         self._folders = SessionFolders(self._root)
         self._mask = mask
         self._spending = SpendingFile(self._root)
-        self._open: dict[str, _OpenSession] = {}
+        self._open: dict[str, OpenFile] = {}
         self._is_swept = False
 
     async def create_session(self, header: SessionHeader) -> None:
@@ -110,12 +101,11 @@ class YamlFileMemoryStore(MemoryStore):
             try:
                 await asyncio.to_thread(append, folder, lambda _place: dump(header_data(header)).encode(), create=True)
                 await asyncio.to_thread(sync_folder, self._root)
-                file = await asyncio.to_thread(OpenFile, folder)
+                self._open[header.id] = await asyncio.to_thread(OpenFile, folder, lock)
             except BaseException:
                 lock.close()
                 (folder / FILE_NAME).unlink(missing_ok=True)
                 raise
-        self._open[header.id] = _OpenSession(folder, lock, file)
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
         with _saving(self._root):
@@ -160,15 +150,12 @@ class YamlFileMemoryStore(MemoryStore):
         try:
             with _reading(folder):
                 found = await _read_to_write(folder, reach)
-                file = None if found.session.read_only else await asyncio.to_thread(OpenFile, folder)
-        except BaseException:
-            lock.close()
-            raise
-        if file is None:
-            lock.close()
-        else:
-            places = {number: record.offset for record, number in found.messages}
-            self._open[session_id] = _OpenSession(folder, lock, file, places)
+                if not found.session.read_only:
+                    places = {number: record.offset for record, number in found.messages}
+                    self._open[session_id] = await asyncio.to_thread(OpenFile, folder, lock, places)
+        finally:
+            if session_id not in self._open:
+                lock.close()
         return found.session
 
     async def read_whole(self, session_id: str) -> WholeSession:
@@ -218,10 +205,8 @@ class YamlFileMemoryStore(MemoryStore):
             await asyncio.to_thread(self._folders.remove, folder)
 
     async def close_session(self, session_id: str) -> None:
-        held = self._open.pop(session_id, None)
-        if held is not None:
-            held.lock.close()
-            held.file.close()
+        if held := self._open.pop(session_id, None):
+            held.close()
 
     async def save_cost(self, record: CostRecord) -> None:
         await asyncio.to_thread(self._spending.add, record)
@@ -262,7 +247,7 @@ class YamlFileMemoryStore(MemoryStore):
             self._is_swept = True
             await asyncio.to_thread(self._folders.sweep)
 
-    def _opened(self, session_id: str) -> _OpenSession:
+    def _opened(self, session_id: str) -> OpenFile:
         held = self._open.get(session_id)
         if held is None:
             raise SaveFailed(f"Session {session_id[:8]} is not open for changes.")
@@ -272,17 +257,17 @@ class YamlFileMemoryStore(MemoryStore):
         held = self._open.get(session_id)
         return held.folder if held is not None else await asyncio.to_thread(self._folders.find, session_id)
 
-    async def _append(self, held: _OpenSession, record: Record) -> int:
+    async def _append(self, held: OpenFile, record: Record) -> int:
         with _saving(held.folder):
             # One hop to a worker thread in all: each costs as much as the write itself.
             return await asyncio.to_thread(
                 append,
                 held.folder,
                 lambda place: self._encoded(record, held.folder, held.places, place).encode(),
-                known=held.file,
+                known=held,
             )
 
-    def _write_again(self, held: _OpenSession, header: SessionHeader, records: Sequence[Record]) -> Path | None:
+    def _write_again(self, held: OpenFile, header: SessionHeader, records: Sequence[Record]) -> Path | None:
         """Blocks. Returns where that was moved which was there instead."""
         ensure_private_dir(self._root)
         lock = held.lock
@@ -290,17 +275,14 @@ class YamlFileMemoryStore(MemoryStore):
             held.folder.mkdir(mode=0o700)
             lock = SessionLock(held.folder)
         first = frame_record(dump(header_data(header)))
-        beside = held.file.write_again(
+        beside = held.write_again(
             records, lambda record: frame_record(self._encoded(record, held.folder, {}, 0)), first
         )
         sync_folder(self._root)
-        file = OpenFile(held.folder)
         found, _ = split(read_file(held.folder))
         places = {number: record.offset for record in found if is_message(record) and (number := number_of(record))}
-        self._open[header.id] = _OpenSession(held.folder, lock, file, places)
-        held.file.close()
-        if lock is not held.lock:
-            held.lock.close()
+        self._open[header.id] = OpenFile(held.folder, lock, places)
+        held.close(keeps_lock=lock is held.lock)
         return beside
 
     def _encoded(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> str:

@@ -12,7 +12,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -367,8 +367,11 @@ class OpenFile:
         OSError: the file cannot be opened.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, lock: SessionLock, places: Mapping[int, int] | None = None) -> None:
+        self.folder = folder
+        self.lock = lock
+        self.places = dict(places or {})
+        """The offset of each message by number: a compaction records it for the messages that it keeps."""
         self._size = 0
         self._tail = b""
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
@@ -389,7 +392,7 @@ class OpenFile:
             raise self.lost("cut or rewritten")
 
     def lost(self, what: str) -> SessionLost:
-        return SessionLost(f"{self._folder / FILE_NAME} was {what} by another program while the session was open.")
+        return SessionLost(f"{self.folder / FILE_NAME} was {what} by another program while the session was open.")
 
     def write_again(self, records: Sequence[Record], encode: Callable[[Record], bytes], header: bytes) -> Path | None:
         """Write the session again: the file as it was, or where its bytes are gone, what is left and `records`.
@@ -402,17 +405,19 @@ class OpenFile:
         """
         found = b""
         with suppress(FileNotFoundError, SessionError):
-            found = read_file(self._folder)
+            found = read_file(self.folder)
         if self._has_all():
             data = read_range(self._descriptor, 0, self._size)
         else:
             data = header + _before(found, records) + b"".join(map(encode, records))
-        beside = None if data.startswith(found) else save_beside(self._folder, "found", found)
-        rewrite_file(self._folder, FILE_NAME, data)
+        beside = None if data.startswith(found) else save_beside(self.folder, "found", found)
+        rewrite_file(self.folder, FILE_NAME, data)
         return beside
 
-    def close(self) -> None:
+    def close(self, *, keeps_lock: bool = False) -> None:
         os.close(self._descriptor)
+        if not keeps_lock:
+            self.lock.close()
 
     def _has_all(self) -> bool:
         """Whether the file that was opened still has all that this process has read and written."""
