@@ -210,7 +210,7 @@ DEFENCES = (
     Defence("S18", "ouro/agent/tool_runner.py", "        await self._save(self._results[call.id])\n", "",
             "test_s18_parallel_results.py"),
     Defence("S19", f"{SESSIONS}/session_file.py", "known.check(descriptor)", "pass", "test_s19_lost_files.py"),
-    Defence("S19", f"{SESSIONS}/session_file.py", 'save_beside(self._folder, "found", found)', "None",
+    Defence("S19", f"{SESSIONS}/session_file.py", 'save_beside(self.folder, "found", found)', "None",
             "test_s19_lost_files.py"),
     Defence("X2", "ouro/tools/grep.py", "(found := _TOO_LARGE.search(line))",
             "(found := None)", "test_x2_searches.py"),
