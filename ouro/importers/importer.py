@@ -74,14 +74,9 @@ def usual_places(environ: Mapping[str, str]) -> list[Path]:
 
 
 def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[ImportSource]:
-    """The sessions in files and below folders, newest first.
+    """The sessions in files and below folders, newest first. Raises UsageError where a path is not there.
 
-    Args:
-        paths: files and folders.
-        program: whose they are; None: what their beginning says.
-
-    Raises:
-        UsageError: a path is not there.
+    `program`: whose they are; None: what their beginning says.
     """
     found: list[ImportSource] = []
     for path in paths:

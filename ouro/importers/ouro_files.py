@@ -35,11 +35,7 @@ _MAX_EXPORT, _MAX_OLDER = 1 << 30, 256 << 20
 
 
 def read_export(path: Path) -> ForeignSession:
-    """The session in an export.
-
-    Raises:
-        SessionError: the file cannot be read, is no export, or one of a newer ouro.
-    """
+    """The session in an export. Raises SessionError: the file cannot be read, is no export, or one of a newer ouro."""
     text = _content(path, _MAX_EXPORT)
     try:
         document = json.loads(text)
@@ -61,10 +57,9 @@ def read_export(path: Path) -> ForeignSession:
 
 
 def read_older_ouro(path: Path) -> ForeignSession:
-    """The session in a `session.yaml` of the older layout. Its system messages are left out: ouro has its own.
+    """The session in a `session.yaml` of the older layout, without its system messages: ouro has its own.
 
-    Raises:
-        SessionError: the file cannot be read, or is no such session.
+    Raises SessionError where the file cannot be read, or is no such session.
     """
     try:
         document = load(_content(path, _MAX_OLDER))

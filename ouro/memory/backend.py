@@ -357,12 +357,8 @@ class MemoryStore(ABC):
         """A session from its first record to its last, without opening it. Unreadable records are skipped."""
 
     async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:  # noqa: ARG002
-        """The `count` messages of the transcript before `place`, and the markers between them.
-
-        A store that always loads a whole session has none.
-
-        Raises:
-            SessionDamaged: it cannot be read.
+        """The `count` messages of the transcript before `place`, and the markers between them; none in a store that
+        always loads a whole session. Raises SessionDamaged where it cannot be read.
         """
         return RecordPage((), 0)
 

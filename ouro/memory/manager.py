@@ -97,12 +97,7 @@ class MemoryManager:
         on_notice: Callable[[str], None] = lambda _notice: None,
         session_id: str = "",
     ) -> MemoryManager:
-        """A new session. Nothing is written before its first message.
-
-        Args:
-            commits: of long-term memory, by scope.
-            on_notice: called with notices that come later.
-        """
+        """A new session. Nothing is written before its first message. `commits`: of long-term memory, by scope."""
         return cls(store, _new_header(project, model, commits, session_id), on_notice=on_notice)
 
     @classmethod
@@ -192,8 +187,7 @@ class MemoryManager:
     async def add(self, message: Message) -> None:
         """Append a message. It is on disk when this returns; a cancelled caller does not stop the save.
 
-        Raises:
-            SaveFailed: it is not on disk. It is saved with the next message.
+        Raises SaveFailed where it is not on disk: it is saved with the next message.
         """
         await self.pager.loaded()
         self._take(MessageRecord(self.next_number, self.now(), message, self.is_private))

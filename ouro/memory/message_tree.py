@@ -71,8 +71,7 @@ def _branch_of(items: Sequence[NumberedRecord]) -> CurrentBranch:
 class MessageTree:
     """Messages, compactions and drops, each with its number and its predecessor.
 
-    Args:
-        is_whole: nothing precedes the first item.
+    `is_whole`: nothing precedes the first item.
     """
 
     def __init__(self, *, is_whole: bool) -> None:

@@ -15,8 +15,7 @@ from ouro.utils.log import log
 class TranscriptPager:
     """Where the loaded part of a session begins, and the part that a screen shows.
 
-    Args:
-        notify: called with a notice if the rest of a session cannot be read.
+    `notify` is called with a notice if the rest of a session cannot be read.
     """
 
     def __init__(
@@ -86,12 +85,7 @@ class TranscriptPager:
         return tuple(items[begin:end])
 
     async def earlier(self, count: int) -> tuple[MessageRecord, ...]:
-        """Load the `count` messages before those in memory; fewer at the start.
-
-        Raises:
-            SessionNotFound: the session is gone.
-            SessionDamaged: it cannot be read.
-        """
+        """Load the `count` messages before those in memory; fewer at the start. Raises SessionError."""
         await self.loaded()
         while self.has_earlier:
             place = self._place

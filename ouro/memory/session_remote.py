@@ -37,11 +37,7 @@ _MAX_BLOB = 256 << 20
 
 
 class SessionRemote:
-    """A copy of the branch in `folder`, and its remote. Everything blocks.
-
-    Args:
-        key_file: holds the key, if blobs are sealed.
-    """
+    """A copy of the branch in `folder`, and its remote; `key_file` has the key, if blobs are sealed. It blocks."""
 
     def __init__(self, folder: Path, key_file: Path, address: str) -> None:
         if not address or address.startswith("-"):

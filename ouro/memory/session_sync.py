@@ -139,8 +139,7 @@ class _Outgoing(msgspec.Struct, frozen=True):
 class SessionSync:
     """One synchronization. Everything blocks; safe to kill at any moment: the next one continues.
 
-    Args:
-        projects: folders of this machine; a session of the same repository belongs to one of them.
+    `projects`: folders of this machine; a session of the same repository belongs to one of them.
     """
 
     def __init__(self, root: Path, remote: SessionRemote, projects: Sequence[Path], progress: Progress) -> None:
@@ -159,12 +158,7 @@ class SessionSync:
         self._bytes = 0
 
     def run(self, *, encrypt: bool) -> SessionSyncReport:
-        """Fetch, merge and push.
-
-        Raises:
-            UsageError, MemoryUnusable: as `SessionRemote.fetch`.
-            SessionError: other machines keep pushing; what is here is kept.
-        """
+        """Fetch, merge and push. Raises as `SessionRemote.fetch`, and SessionError: other machines keep pushing."""
         with self._remote.repository.alone("sync"):
             for _ in range(_TRIES):
                 self._progress("asking the remote")

@@ -198,8 +198,7 @@ class Transcript(MessageTree):
     def count_tokens(self, constant: int) -> int:
         """Tokens of the next request: the last figure of the current model, plus an estimate of newer messages.
 
-        Args:
-            constant: tokens that go with every request. A figure of the provider includes them.
+        `constant`: tokens that go with every request. A figure of the provider includes them.
         """
         newer: list[Message] = []
         for item in reversed(self.items):

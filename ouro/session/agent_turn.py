@@ -78,11 +78,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         return None
 
     async def context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:
-        """What is sent with the typed `text`: the prompt with its inserts.
-
-        Raises:
-            UsageError: an insert was refused.
-        """
+        """What is sent with the typed `text`: the prompt with its inserts. Raises UsageError where one was refused."""
         called = self.registry.called_by(text)
         # A word behind an `@` that is not a file stays as it is: it may be a name.
         resolve = self.permissions.workspace.resolve

@@ -68,13 +68,10 @@ class Budget:
         return SpendingReport(found, self._spending(found), side_calls)
 
     async def check(self, calls_made: int) -> str:
-        """Check the limits before a model call in a turn that has made `calls_made`.
+        """Check the limits before a model call in a turn that has made `calls_made`. Raises LimitReached.
 
         Returns a warning, once for each limit, if most of it is spent; else nothing. What other processes have spent
         counts from the moment it is in their session files.
-
-        Raises:
-            LimitReached: a limit is reached; the message says which, and what to do.
         """
         check_calls(self._limits, calls_made)
         found: tuple[UsagePeriod, ...] = ()

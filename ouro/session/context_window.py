@@ -167,9 +167,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     async def pin(self, number: int, pinned: bool = True) -> None:
         """Pin a message: every compaction keeps it verbatim, as far as pinned messages fit; or unpin it.
 
-        Raises:
-            UsageError: there is no such message in the request.
-            SaveFailed: it is not on disk yet.
+        Raises UsageError where there is no such message in the request, and SaveFailed.
         """
         if number not in {message.number for message in self.pinnable()}:
             raise UsageError(f"Message {number} is not among those that are sent. `/pin` shows them.")
@@ -182,8 +180,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     async def drop(self, ids: Collection[str], *, restore: bool = False) -> tuple[int, int]:
         """Send these items no longer, or again; the session keeps them. An answer goes with its calls and outputs.
 
-        Returns:
-            The tokens of the request before and after.
+        Returns the tokens of the request before and after.
 
         Raises:
             UsageError: an item is not among `items`, the agent is at work, or the session is read-only.

@@ -283,8 +283,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def can_redo(self, end: int | None = None) -> Mapping[RewindScope, str]:
         """What can be done again, by scope, in a few words.
 
-        Args:
-            end: the last message of a branch to visit; None: the last rewind is undone.
+        `end`: the last message of a branch to visit; None: the last rewind is undone.
         """
         end = self._redo_end() if end is None else end
         offered: dict[RewindScope, str] = {}
@@ -355,8 +354,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def redo(self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")) -> Sequence[str]:
         """Undo the last rewind, where no message was sent since; or only what was undone in files and memory.
 
-        Returns:
-            What to tell the user.
+        Returns what to tell the user.
         """
         self._check()
         end = self._redo_end()

@@ -29,11 +29,7 @@ _NOTIFICATIONS = {"permission": "permission_prompt", "question": "elicitation_di
 
 
 class SessionHooks:
-    """Runs hooks at the events of one session, and hands on what they say.
-
-    Args:
-        is_resumed: the session was resumed; else it is new.
-    """
+    """Runs hooks at the events of one session, which is new or was resumed."""
 
     def __init__(
         self,
@@ -54,11 +50,7 @@ class SessionHooks:
         self._is_started = False
 
     async def before_turn(self, prompt: str) -> str:
-        """What hooks add to the user's message; before the first one, what those of the start add.
-
-        Raises:
-            PromptRefused: a hook refused it.
-        """
+        """What hooks add to the user's message; before the first one, also those of the start. Raises PromptRefused."""
         texts: list[str] = []
         if not self._is_started:
             self._is_started = True

@@ -30,8 +30,7 @@ class SessionTasks:
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
         """The events of a turn; TurnFinished comes last, exactly once. Closing the stream interrupts the turn.
 
-        Raises:
-            UsageError: a turn runs already.
+        Raises UsageError where a turn runs already.
         """
         if self.running:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")

@@ -27,11 +27,7 @@ _LABEL = re.compile(r"(?i)^(?:title|titel|titre|título|titolo)\s*[::]\s*")
 
 
 class Titles:
-    """Finds titles. A title from the user is never overwritten.
-
-    Args:
-        by_itself: find a title after the first turn without a command.
-    """
+    """Finds titles; `by_itself`: after the first turn, without a command. A title of the user is never overwritten."""
 
     def __init__(self, memory: MemoryManager, models: ModelSource, tasks: SessionTasks, *, by_itself: bool) -> None:
         self._memory = memory

@@ -54,8 +54,7 @@ Node = Scalar | Sequence | YamlTable
 def read_yaml(path: Path, name: str = "") -> YamlTable:
     """The keys of a YAML file; empty if it is missing or empty. `name` is its name in messages.
 
-    Raises:
-        ConfigError: it cannot be read, is not YAML, or uses an unsupported feature.
+    Raises ConfigError where it cannot be read, is not YAML, or uses an unsupported feature.
     """
     shown = name or str(path)
     try:
@@ -80,10 +79,8 @@ def parse_table(text: str, name: str) -> YamlTable:
 
 
 def parse_yaml(text: str, name: str) -> Node:
-    """The one document in `text`.
-
-    Raises:
-        ConfigError: not YAML, or with aliases, tags, doubled keys, several documents, deep nesting; names the line.
+    """The one document in `text`. Raises ConfigError, which names the line: not YAML, or with aliases, tags, doubled
+    keys, several documents, deep nesting.
     """
     reader = _NodeReader(name)
     try:
@@ -257,8 +254,7 @@ MAX_SHOWN = 20
 def read_section(table: YamlTable, section: type[T], name: str, path: str = "") -> T:
     """A settings section or a struct from the keys of `table`; missing keys keep their default.
 
-    Raises:
-        ConfigError: an unknown key, a wrong type, or a key that is missing.
+    Raises ConfigError for an unknown key, a wrong type, or a key that is missing.
     """
     hints = get_type_hints(section)
     values = {}

@@ -148,14 +148,11 @@ class SessionCatalog:
         return SessionExcerpt((summaries or [""])[-1], first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
-        """One turn of a session, which is not opened; 0: the last one.
+        """One turn of a session, which is not opened. Raises UsageError where there is no such turn.
 
         Args:
-            turn: its number on the current branch.
+            turn: its number on the current branch; 0: the last one.
             message: the number of one of its messages, to find it also on a branch that a rewind left.
-
-        Raises:
-            UsageError: there is no such turn.
         """
         loaded = await self.store.load_session(session_id, read_only=True)
         transcript, header = Transcript.of(loaded), loaded.header

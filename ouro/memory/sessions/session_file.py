@@ -361,11 +361,7 @@ def read_records(descriptor: int, start: int, end: int, window: int = 8 << 20) -
 
 
 class OpenFile:
-    """What a process knows of the session file that it has open. All methods block.
-
-    Raises:
-        OSError: the file cannot be opened.
-    """
+    """What a process knows of the session file that it has open, and its lock. All methods block and raise OSError."""
 
     def __init__(self, folder: Path, lock: SessionLock, places: Mapping[int, int] | None = None) -> None:
         self.folder = folder
@@ -395,13 +391,8 @@ class OpenFile:
         return SessionLost(f"{self.folder / FILE_NAME} was {what} by another program while the session was open.")
 
     def write_again(self, records: Sequence[Record], encode: Callable[[Record], bytes], header: bytes) -> Path | None:
-        """Write the session again: the file as it was, or where its bytes are gone, what is left and `records`.
-
-        Args:
-            records: of the session that are in memory, oldest first; all of them were saved.
-
-        Returns:
-            The file to which what was there was moved; None where there was nothing else.
+        """Write the session again: the file as it was, or where its bytes are gone, what is left and `records` (those
+        in memory, oldest first). Returns the file to which what was there was moved; None where there was nothing else.
         """
         found = b""
         with suppress(FileNotFoundError, SessionError):

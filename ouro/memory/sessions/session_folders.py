@@ -63,8 +63,7 @@ class SessionFolders:
     def find(self, session_id: str, *, deleted: bool = False) -> Path:
         """The folder of the session of this full id; or of this name, as a copy made by hand is called.
 
-        Raises:
-            SessionNotFound: there is none.
+        Raises SessionNotFound.
         """
         place = self.trash if deleted else self.root
         names = sorted(folder_names(place))
@@ -81,9 +80,7 @@ class SessionFolders:
     def make(self, header: SessionHeader) -> Path:
         """A folder for a new session; it may be there already for the outputs of a shell line.
 
-        Raises:
-            SaveFailed: the session exists already.
-            OSError: it could not be made; also raised by the methods below.
+        Raises SaveFailed where the session exists already.
         """
         ensure_private_dir(self.root)
         folder = self._free(header)
@@ -192,11 +189,7 @@ def not_a_folder(root: Path, error: OSError) -> SessionError:
 
 
 def session_files(root: Path) -> dict[str, os.stat_result]:
-    """The status of each session file below `root`, by the name of its folder, sorted.
-
-    Raises:
-        SessionError: the folder cannot be read.
-    """
+    """The status of each session file below `root`, by the name of its folder, sorted. Raises SessionError."""
     try:
         with os.scandir(root) as found:
             shown = (item for item in found if not item.name.startswith("."))

@@ -206,12 +206,7 @@ def _usage(text: bytes) -> Usage:
 
 
 def update_index(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
-    """The current entry of each session below `root`; updates the index if it is writable.
-
-    Args:
-        anew: ignore the index.
-        progress: called with the number of sessions read so far, and the total.
-    """
+    """The current entry of each session below `root`; updates the index if it is writable. `anew`: ignore the index."""
     known = {} if anew else _read(root)
     current: dict[str, SessionSurvey] = {}
     files, looked_at = session_files(root), 0
