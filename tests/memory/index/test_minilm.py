@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ouro.memory.index import local_embedder
-from ouro.memory.index.minilm import MiniLm, WordPieces
+from ouro.memory.index.embeddings import MiniLm, WordPieces
 
 VOCABULARY = (
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",
