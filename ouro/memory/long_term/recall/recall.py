@@ -73,8 +73,6 @@ class _Candidate(msgspec.Struct):
     note_id: str
     score: float
     reason: str
-    earlier: str = ""
-    """The version that was found, if it is not the last one."""
 
 
 class Recall(msgspec.Struct, eq=False, dict=True):
@@ -117,7 +115,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             _Candidate(note_id, score, found.get(note_id) or "names the same entity")
             for note_id, score in scores.items()
         ]
-        return self._select([*candidates, *self._neighbours(candidates)], situation, "local", began)
+        return self._select(candidates, situation, "local", began)
 
     def find_by_hypotheses(self, hypotheses: Sequence[str], situation: Situation) -> Recalled:
         """Find the `top_k` notes nearest to each hypothesis. Raises ModelError."""
@@ -130,26 +128,21 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             for hit in self.search.nearest_notes(hypotheses, self.settings.retrieval_top_k, filters)
             if hit.score >= MIN_HYPOTHESIS_COSINE
         ]
-        return self._select([*candidates, *self._neighbours(candidates)], situation, "hyde", began)
+        return self._select(candidates, situation, "hyde", began)
 
     def find_about_files(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
         """Select what is sent of these notes about files that were just used: at most `room` tokens."""
         began = time.perf_counter()
         candidates = [_Candidate(note_id, 1 / (RANK + rank), ABOUT_FILE) for rank, note_id in enumerate(note_ids)]
-        return self._select(candidates, situation, "touch", began, _ABOUT_FILES, room)
+        return self._select(candidates, situation, "touch", began, room)
 
     def _select(
-        self,
-        candidates: Sequence[_Candidate],
-        situation: Situation,
-        way: str,
-        began: float,
-        about: str = _ABOUT_MESSAGE,
-        room: int | None = None,
+        self, candidates: Sequence[_Candidate], situation: Situation, way: str, began: float, room: int | None = None
     ) -> Recalled:
-        """Select what is sent, of at most `room` tokens (None: as many as the settings allow)."""
+        """Select what is sent, also of the neighbours; `room` is given for notes about files alone."""
+        about, known = (_ABOUT_FILES, candidates) if room is not None else (_ABOUT_MESSAGE, self._extend(candidates))
         room = self.settings.injection_token_budget if room is None else room
-        items, texts = self._fit(self._weigh(candidates, situation), situation, room)
+        items, texts = self._fit(self._weigh(known, situation), situation, room)
         loaded = [item for item in items if item.state == "loaded"]
         marks = " ".join(_mark(item.id, item.text) for item in loaded)
         rule = _OF_BOTH if len({item.scope for item in loaded}) > 1 else ""
@@ -157,21 +150,17 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         block = f'<{self.mark} recalled="{marks}">\n{body}\n</{self.mark}>' if texts else ""
         return Recalled(tuple(items), block, way, (time.perf_counter() - began) * 1_000)
 
-    def _neighbours(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    def _extend(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+        """The candidates, and the neighbours of the best of them."""
         best = _best(candidates, self.settings.retrieval_top_k)
-        if not best:
-            return []
-        present = {candidate.note_id for candidate in candidates}
         near = self.graph.neighbours([candidate.note_id for candidate in best], self.settings.retrieval_hop_depth)
-        return [
-            _Candidate(
-                neighbour.note_id,
-                best[-1].score * _HOP**neighbour.hops,
-                f"{neighbour.way.replace('_', ' ')}, {neighbour.hops} away",
-            )
-            for neighbour in near.values()
-            if neighbour.note_id not in present
-        ]
+        for candidate in candidates:
+            near.pop(candidate.note_id, None)
+        found = [*candidates]
+        for note_id, neighbour in near.items():
+            reason = f"{neighbour.way.replace('_', ' ')}, {neighbour.hops} away"
+            found.append(_Candidate(note_id, best[-1].score * _HOP**neighbour.hops, reason))
+        return found
 
     def _weigh(self, candidates: Iterable[_Candidate], situation: Situation) -> list[tuple[Note, Remembered]]:
         """Weight the scores by confidence, age, use and stale anchors; returns the notes of the files, best first."""
@@ -180,14 +169,12 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
         best: dict[str, _Candidate] = {}
         for candidate in chosen:  # the last version of each, with the best score of any version
-            last = latest[candidate.note_id]
-            earlier = "" if last == candidate.note_id else candidate.note_id
-            best.setdefault(last, _Candidate(last, candidate.score, candidate.reason, earlier))
+            best.setdefault(latest[candidate.note_id], candidate)
         found: list[tuple[_Candidate, NoteFile]] = []
-        for candidate in _best(best.values(), 2 * self.settings.retrieval_top_k):
+        for last, candidate in itertools.islice(best.items(), 2 * self.settings.retrieval_top_k):
             # A planted note that names another one as its earlier version must not hide that one.
-            trusted = (self._read_trusted(name, situation) for name in (candidate.note_id, candidate.earlier))
-            if file := next(filter(None, trusted), None) or self._read_note(candidate.note_id):
+            trusted = (self._read_trusted(name, situation) for name in (last, candidate.note_id))
+            if file := next(filter(None, trusted), None) or self._read_note(last):
                 found.append((candidate, file))
         away = {file.note.branch for _, file in found if not is_visible(file.note, situation.branch)}
         merged = situation.merged(frozenset(filter(None, away))) if away else frozenset()
