@@ -169,9 +169,7 @@ class MemoryPrompt:
         for scope in self._scopes:
             for name, (shown, cut) in self._fitted(scope.scope).items():
                 file, reason = f"{name}.md", "no room in the budget"
-                lines += [
-                    ReceiptLine(scope.scope, file, item, "loaded", tokens=estimate(item)) for item in _items(shown)
-                ]
+                lines += [ReceiptLine(scope.scope, file, item, "loaded", "", estimate(item)) for item in _items(shown)]
                 lines += [ReceiptLine(scope.scope, file, item, "cut", reason, estimate(item)) for item in _items(cut)]
             reasons = [(file.name, file.reason) for file in scope.loaded.skipped]
             reasons += [(name, "changed outside of ouro: waiting for approval") for name in scope.untrusted]
@@ -182,9 +180,7 @@ class MemoryPrompt:
         """What changed since the block was made for the first time: `user/facts.md: + Use uv.`"""
         found: list[str] = []
         for scope in self._scopes:
-            before, now = self._begun[scope.scope], scope.texts
-            for name in dict.fromkeys((*before, *now)):
-                file, *lines = _diff(f"{scope.scope}/{name}.md", before.get(name, ""), now.get(name, "")) or ("",)
+            for file, lines in _diffs(scope.scope, self._begun[scope.scope], scope.texts):
                 found += [f"{file} {line[0]} {line[1:].removeprefix('- ')}" for line in lines if line[1:].strip()]
         return tuple(found)
 
@@ -202,8 +198,8 @@ class MemoryPrompt:
                 before = scope.text_of(version)
             before = self._begun[scope.scope] if before is None else before
             self._known[scope.scope, scope.version] = now
-            for name in dict.fromkeys((*before, *now)):
-                lines += _diff(f"{scope.scope}/{name}.md", before.get(name, ""), now.get(name, ""))
+            for file, changed in _diffs(scope.scope, before, now):
+                lines += [file, *changed]
         if not lines:
             return ""
         changes = "\n".join(lines)
@@ -241,14 +237,15 @@ def _attributes(contexts: Iterable[str], mark: str, name: str) -> list[str]:
     return [match[1] for text in contexts for match in pattern.finditer(text)]
 
 
-def _diff(name: str, before: str, after: str) -> list[str]:
-    if before == after:
-        return []
-    old, new = before.splitlines(), after.splitlines()
-    lines = [f"{name}:"]
-    for start, end, new_start, new_end in line_changes(old, new):
-        lines += [f"-{line}" for line in old[start:end]] + [f"+{line}" for line in new[new_start:new_end]]
-    return lines
+def _diffs(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[str, list[str]]]:
+    """Yields the name of each file that differs, with a colon, and its lines with - and +."""
+    for name in dict.fromkeys((*before, *after)):
+        old, new = (texts.get(name, "").splitlines() for texts in (before, after))
+        lines: list[str] = []
+        for start, end, new_start, new_end in line_changes(old, new):
+            lines += [f"-{line}" for line in old[start:end]] + [f"+{line}" for line in new[new_start:new_end]]
+        if before.get(name, "") != after.get(name, ""):
+            yield f"{scope}/{name}.md:", lines
 
 
 def _items(text: str) -> Iterator[str]:

@@ -100,14 +100,9 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
 def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "") -> Written | None:
     """Write what capture made of the user's words `said` into the core, which is in each request.
 
-    Args:
-        corrected: the core line that the classifier wants to replace.
-
-    Returns:
-        None if the text belongs into a note: it is long, names a file, is about another note or of a category of the
-        settings, and no core line is on its subject; or the core is full.
-
-    Raises as `remember_text`.
+    Returns None if it belongs into a note: it is long, names a file, is about another note or of a category of the
+    settings, and no core line is on its subject; or the core is full. `corrected` is the core line that the classifier
+    wants to replace. Raises as `remember_text`.
     """
     lines, placed = core_entries(editor), place(note.text, editor.names, note.scope)
     is_about_note = bool(note.supersedes) or any(edge.relationship != "relates-to" for edge in note.related)
@@ -139,11 +134,8 @@ def _decide(
     """The final place of a text, the entries that it replaces there, and those that are on its subject.
 
     A correction goes into the scope of what it corrects, and into the core if a core line is on its subject, so that it
-    is as strong as that line. Other text becomes a note once the core has `CORE_TOKENS`.
-
-    Args:
-        named: entries that it replaces if the rules find nothing else.
-        is_scope_named: the user named the scope.
+    is as strong as that line. Other text becomes a note once the core has `CORE_TOKENS`. `named` entries are replaced
+    if the rules find nothing else.
     """
     replaced = find_replaced(placed.text, in_use, placed.said)
     if named and named[0] not in replaced:

@@ -75,7 +75,6 @@ def filter_of(given: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Pa
         given: values by the names of `FILTERS`; empty ones do not filter.
         sessions: all sessions, last used first; needed where a session is named.
         cwd: names of projects and sessions are relative to it.
-        index: names the repositories that have notes.
     """
     from ouro.memory.index import Graph, SearchFilter
 

@@ -63,11 +63,9 @@ def has_names_of(text: str, other: str) -> bool:
 
 
 def normalize_entity(entity: str, root: str = "") -> str:
-    """Convert an entity to its one spelling; empty if it is not an entity.
+    """Convert an entity, as `File: ./src/../api.py`, to its one spelling; empty if it is not an entity.
 
-    Args:
-        entity: as a user or a model wrote it, `File: ./src/../api.py`.
-        root: the repository's folder: absolute paths in it become relative.
+    Absolute paths in `root`, the repository's folder, become relative.
     """
     kind, colon, name = entity.strip().partition(":")
     kind, name = kind.strip().casefold(), " ".join(name.split())

@@ -390,11 +390,9 @@ def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]
 
 
 def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> bool:
-    """Whether a note was used in a turn: what was done has a name, or half of the words, that only the note has.
+    """Whether a note was used in a turn: what was said and given to tools has a name, or half the words, of it alone.
 
-    Args:
-        done: what the assistant said, and what it gave to tools.
-        is_of_file: the note was sent because of a file, so the name of that file proves nothing.
+    If the note was sent because of a file, the name of that file proves nothing.
     """
     done = done[-_MAX_DONE:]
     names = {entity for entity in entities_in(note) if not (is_of_file and entity.startswith("file:"))}
