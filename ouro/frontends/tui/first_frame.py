@@ -53,23 +53,26 @@ class FirstFrame:
         self.attributes = attributes
         self.has_left = False
         """The user has quit."""
-        self._picture = _Picture(look, *size)
+        self._look = look
+        self._size = size
+        self._rows: dict[int, str] = {}
+        """What is on the screen."""
         self._editor = LineEditor(follows=has_usual_keys(look.keys))
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
         self._lock = threading.Lock()
         self._is_stopped = False
         self._readable, self._written = os.pipe()
         _restore_at_signals(self)
-        _write(_ENTER_SCREEN + (ASK_BACKGROUND if look.theme == "auto" else "") + self._picture.empty())
+        _write(_ENTER_SCREEN + (ASK_BACKGROUND if look.theme == "auto" else ""))
+        self._draw()
         self._thread = threading.Thread(target=self._read, args=[typed], name="type-ahead", daemon=True)
         self._thread.start()
 
     @property
     def look(self) -> Look:
         """The look, with the theme that fits the terminal in place of `auto`, once the terminal has answered."""
-        look = self._picture.look
-        is_known = look.theme == "auto" and self._editor.theme
-        return dataclasses.replace(look, theme=self._editor.theme) if is_known else look
+        is_known = self._look.theme == "auto" and self._editor.theme
+        return dataclasses.replace(self._look, theme=self._editor.theme) if is_known else self._look
 
     def take_message(self) -> str:
         """As `LineEditor.take_message`."""
@@ -105,7 +108,8 @@ class FirstFrame:
             with self._lock:
                 self._editor.feed(self._decoder.decode(typed), time.monotonic())
                 if typed and self._editor.follows and not self._is_stopped:
-                    self._show()
+                    with contextlib.suppress(OSError):  # the terminal is gone; Textual notices, too
+                        self._draw()
             if self._editor.leaves:
                 self.has_left = True
                 os.kill(os.getpid(), signal.SIGINT)
@@ -119,13 +123,12 @@ class FirstFrame:
             if not typed:
                 return
 
-    def _show(self) -> None:
-        again = ""
-        if (look := self.look) is not self._picture.look:
-            self._picture = _Picture(look, *self._picture.size)
-            again = self._picture.empty()
-        with contextlib.suppress(OSError):  # the terminal is gone; Textual notices, too
-            _write(again + self._picture.typed(self._editor))
+    def _draw(self) -> None:
+        """Draw the lines that have changed."""
+        rows = _Picture(self.look, *self._size).rows(self._editor)
+        changed = {row: text for row, text in rows.items() if self._rows.get(row) != text}
+        self._rows = rows
+        _write("".join(f"\x1b[{row + 1};1H{text}" for row, text in changed.items()))
 
 
 def can_draw() -> bool:
@@ -206,52 +209,36 @@ class _Picture:
     """The first frame as text. It looks like the widgets that replace it."""
 
     def __init__(self, look: Look, width: int, height: int) -> None:
-        self.look = look
-        self.size = self._width, self._height = width, height
+        self._look = look
+        self._width = width
+        self._height = height
         self._boxed = height >= BOX_FROM_HEIGHT
-        self._row = height - 3 if self._boxed else height - 2
-        self._base = self._of("text")
         self._inner = max(0, width - (6 if self._boxed else 2))
-        self._queued = 0
 
-    def empty(self) -> str:
-        """Every line, with an empty prompt."""
+    def rows(self, editor: LineEditor) -> dict[int, str]:
+        """Every line, with what was typed so far."""
         width, height = self._width, self._height
+        base, prompt = self._of("text"), height - (3 if self._boxed else 2)
         rows = dict.fromkeys(range(height), " " * width)
         if height >= HEADER_FROM_HEIGHT:
             rows[0] = self._header()
         if height >= 2:
-            rows[height - 1] = self._status(OPENING)
-        if width >= 8 and self._row >= 0:
-            rows[self._row] = self._prompt("")
+            asks = time.monotonic() - editor.cleared_at < SECOND_CTRL_C
+            rows[height - 1] = self._status(AGAIN_QUITS if asks else OPENING)
+        if width >= 8 and prompt >= 0:
+            top = (2 if height >= ROOMY_FROM_HEIGHT else height >= HEADER_FROM_HEIGHT) + 1
+            rows |= zip(range(top, prompt - 1), map(self._message, editor.entered), strict=False)
+            rows[prompt] = self._prompt(editor.text)
             if self._boxed:
                 edge = self._of("border")
-                rows[self._row - 1] = edge + "╭" + "─" * (width - 2) + "╮"
-                rows[self._row + 1] = edge + "╰" + "─" * (width - 2) + "╯"
-        return "".join(map(self._place, rows, rows.values()))
-
-    def typed(self, editor: LineEditor) -> str:
-        """The lines that change after the editor has handled keys."""
-        rows = {}
-        if self._width >= 8 and self._row >= 0:
-            rows[self._row] = self._prompt(editor.text)
-        if self._height >= 2:
-            asks = time.monotonic() - editor.cleared_at < SECOND_CTRL_C
-            rows[self._height - 1] = self._status(AGAIN_QUITS if asks else OPENING)
-        top = (2 if self._height >= ROOMY_FROM_HEIGHT else self._height >= HEADER_FROM_HEIGHT) + 1
-        for row, message in enumerate(editor.messages[self._queued :], top + self._queued):
-            if row < self._row - 1:
-                rows[row] = self._message(message)
-                self._queued += 1
-        return "".join(map(self._place, rows, rows.values()))
-
-    def _place(self, row: int, text: str) -> str:
-        return f"\x1b[{row + 1};1H{self._base}{text}"
+                rows[prompt - 1] = edge + "╭" + "─" * (width - 2) + "╮"
+                rows[prompt + 1] = edge + "╰" + "─" * (width - 2) + "╯"
+        return {row: base + text for row, text in rows.items()}
 
     def _of(self, name: str, background: str = "background") -> str:
-        if self.look.theme == ANSI or "NO_COLOR" in os.environ:
+        if self._look.theme == ANSI or "NO_COLOR" in os.environ:
             return ""
-        colors = self.look.colors
+        colors = self._look.colors
         return f"\x1b[38;{_color_code(colors[name])};48;{_color_code(colors[background])}m"
 
     def _status(self, text: str) -> str:
@@ -259,8 +246,8 @@ class _Picture:
 
     def _header(self) -> str:
         width = self._width
-        name = f" ouro {self.look.version}".rstrip()[:width]
-        rest = f" · {clean(self.look.folder)}"[: max(0, width - len(name) - 1)]
+        name = f" ouro {self._look.version}".rstrip()[:width]
+        rest = f" · {clean(self._look.folder)}"[: max(0, width - len(name) - 1)]
         bold, muted = "\x1b[1m" + self._of("accent"), "\x1b[0m" + self._of("muted")
         return bold + name[:5] + muted + name[5:] + rest + " " * (width - len(name) - len(rest))
 
@@ -274,8 +261,8 @@ class _Picture:
         """The line of the prompt: the end of what was typed, or a hint; with the cursor."""
         if typed:
             text, width = _fit(typed.rpartition("\n")[2], self._inner - 1)
-            line = self._base + text + self._of("background", "text") + " "
-            line += self._base + " " * (self._inner - width - 1)
+            line = self._of("text") + text + self._of("background", "text") + " "
+            line += self._of("text") + " " * (self._inner - width - 1)
         else:
             hint = placeholder(self._inner).ljust(self._inner)
             line = (self._of("background", "text") + hint[:1] if self._inner else "") + self._of("faint") + hint[1:]

@@ -53,6 +53,8 @@ class LineEditor:
         self.cleared_at = float("-inf")
         """When Ctrl+C was last pressed on empty input."""
         self._keys: list[tuple[float, str]] = []
+        self.entered: list[str] = []
+        """All messages that were entered."""
         self._messages: list[tuple[str, int]] = []
         self._rest = ""
         self._pasted_at = float("-inf")
@@ -123,4 +125,5 @@ class LineEditor:
             return
         if message := self.text.strip():
             self._messages.append((message, len(self._keys)))
+            self.entered.append(message)
             self.text, self._has_paste = "", False
