@@ -50,7 +50,9 @@ def _file_lines(file: FileDiff, width: int, palette: Palette) -> Iterator[Styled
     for number, (part, name) in enumerate(zip(file.hunks, file.names, strict=True)):
         if number or name:
             yield StyledLine([Segment(crop(f"⋮ {name}".rstrip(), width), palette.muted)])
-        yield from (_two_columns if two_columns else _one_column)(part, language, width, palette)
+        sides = _color_sides(part, language, palette)
+        digits = len(str(max(max(pair.old_number, pair.new_number) for pair in part)))
+        yield from (_two_columns if two_columns else _one_column)(part, *sides, digits, width, palette)
 
 
 def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
@@ -69,9 +71,9 @@ def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
     )
 
 
-def _one_column(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[StyledLine]:
-    olds, news = _color_sides(part, language, palette)
-    digits = _digits(part)
+def _one_column(
+    part: Sequence[Pair], olds: _Side, news: _Side, digits: int, width: int, palette: Palette
+) -> Iterator[StyledLine]:
     for is_same, run in groupby(part, key=lambda pair: pair.is_same):
         pairs = list(run)
         rows = [(" ", pair.new_number, news) for pair in pairs if is_same]
@@ -81,18 +83,17 @@ def _one_column(part: Sequence[Pair], language: str, width: int, palette: Palett
             yield from _row(sign, number, side, digits, width, palette)
 
 
-def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[StyledLine]:
-    olds, news = _color_sides(part, language, palette)
-    digits = _digits(part)
+def _two_columns(
+    part: Sequence[Pair], olds: _Side, news: _Side, digits: int, width: int, palette: Palette
+) -> Iterator[StyledLine]:
     half = (width - 1) // 2
     for pair in part:
         left, right = (
             _row(" " if pair.is_same else sign, number, side, digits, half, palette) if number else []
             for sign, number, side in (("-", pair.old_number, olds), ("+", pair.new_number, news))
         )
-        for number in range(max(len(left), len(right))):
-            one = left[number] if number < len(left) else StyledLine([Segment(" " * half, palette.text)])
-            other = right[number] if number < len(right) else StyledLine([Segment(" " * half, palette.text)])
+        blank = StyledLine([Segment(" " * half, palette.text)])
+        for one, other in zip_longest(left, right, fillvalue=blank):
             segments = [*one.segments, Segment("│", palette.muted), *other.segments]
             # Copying takes the right column, the file as it is now.
             yield StyledLine(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
@@ -129,15 +130,9 @@ def _color_sides(part: Sequence[Pair], language: str, palette: Palette) -> tuple
 
 
 def _side(rows: Sequence[tuple[int, str | None]], language: str, palette: Palette) -> _Side:
-    numbered = [(number, text) for number, text in rows if text is not None]
-    if not numbered:
-        return {}
-    colored = highlight("\n".join(text for _, text in numbered), language, palette, palette.text)
-    return {number: runs for (number, _), runs in zip(numbered, colored, strict=True)}
-
-
-def _digits(part: Sequence[Pair]) -> int:
-    return len(str(max(max(pair.old_number, pair.new_number) for pair in part)))
+    texts = {number: text for number, text in rows if text is not None}
+    colored = highlight("\n".join(texts.values()), language, palette, palette.text) if texts else []
+    return dict(zip(texts, colored, strict=True))
 
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
