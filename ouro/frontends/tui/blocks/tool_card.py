@@ -173,8 +173,7 @@ class ToolCard(TranscriptBlock):
                 self._activity = activity
                 self.append(f"{activity}\n")
             self._figures = figures
-            self._state = "waiting" if is_waiting else "running"
-            self.invalidate()
+            self.wait(is_waiting)
 
     def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
         """Show the result. `seconds` None: the time since the card was created."""
@@ -233,22 +232,13 @@ class ToolCard(TranscriptBlock):
 
     def _below(self, width: int, palette: Palette) -> list[StyledLine]:
         body = self._body
+        most = MAX_LINES if self.is_open else 5 if body is None else preview_size(body, self._state == "failed")
         if body is None:
-            if self._display is not None or not self._output:
-                return []
-            return self._tail(self._output, MAX_LINES if self.is_open else 5, width, palette)
-        if self.is_open:
-            return list(body_lines(body, width, palette))
-        return self._preview(body, width, palette)
-
-    def _preview(self, body: Body, width: int, palette: Palette) -> list[StyledLine]:
-        most = preview_size(body, self._state == "failed")
-        if isinstance(body, CommandOutput):
+            return self._tail(self._output, most, width, palette) if self._display is None and self._output else []
+        if isinstance(body, CommandOutput) and not self.is_open:
             return self._tail(body.output, most, width, palette) if body.output.strip() else []
-        if not most:
-            return []
-        lines = list(body_lines(body, width, palette))
-        if len(lines) <= most + 1:  # a line that says `1 more line` would take its place
+        lines = list(body_lines(body, width, palette)) if most else []
+        if self.is_open or len(lines) <= most + 1:  # a line that says `1 more line` would take its place
             return lines
         return [*lines[:most], *self._omission_lines(len(lines) - most, "more", width, palette)]
 

@@ -143,6 +143,7 @@ class ResumePanel(Widget):
         super().__init__(id="resume")
         self.clock = now
         self._card: ResumeCard | None = None
+        self._choices: list[tuple[Part, str]] = []
         self._place = 0
 
     @property
@@ -150,7 +151,7 @@ class ResumePanel(Widget):
         return self._card is not None
 
     def show(self, card: ResumeCard) -> None:
-        self._card, self._place = card, 0
+        self._card, self._choices, self._place = card, card_choices(card), 0
         self.border_title = f"resumed: {title_of(card.info)}"
         keys = "Tab next · Enter takes it · Esc closes" if len(self._choices) > 1 else "Enter · Esc closes"
         self.border_subtitle = f"{keys} · or type a message"
@@ -169,10 +170,6 @@ class ResumePanel(Widget):
     def choose_marked(self) -> None:
         if self.is_open:
             self._choose(self._place)
-
-    @property
-    def _choices(self) -> list[tuple[Part, str]]:
-        return card_choices(self._card) if self._card is not None else []
 
     def on_click(self, event: events.Click) -> None:
         if (place := event.style.meta.get("place")) is not None:
