@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from rich.cells import cell_len
 from textual import events, on
-from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -137,8 +136,6 @@ class Browser(Sheet[OpenRequest | None]):
     OPENS_IN_LIST: ClassVar[bool] = False
 
     def __init__(self, id: str, keymap: Keymap, place: Place, rows: RowList[Any]) -> None:  # noqa: A002
-        super().__init__()
-        self._id = id
         self._keymap = keymap
         self._actions = keymap.of(place)
         self._has_message = False
@@ -152,18 +149,10 @@ class Browser(Sheet[OpenRequest | None]):
         self._page_view = PageView()
         self._page_view.can_focus = self.FOCUSES_PAGE
         self._foot = Static(id="browser-foot", markup=False)
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="sheet browser", id=self._id):
-            with Horizontal(id="browser-head"):
-                yield Static("❯ ", id="browser-sign", markup=False)
-                yield self._search
-                yield self._count
-            yield self._heading
-            with Horizontal(id="browser-body"):
-                yield self._list
-                yield self._page_view
-            yield self._foot
+        sign = Static("❯ ", id="browser-sign", markup=False)
+        head = Horizontal(sign, self._search, self._count, id="browser-head")
+        body = Horizontal(rows, self._page_view, id="browser-body")
+        super().__init__(Vertical(head, self._heading, body, self._foot, classes="sheet browser", id=id))
 
     @abstractmethod
     async def _load(self) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Group
 from rich.text import Text
 from textual import events, on, work
-from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -49,12 +48,23 @@ class ListSheet(Sheet[R]):
         actions: the Textual action of each key.
     """
 
-    def __init__(self, actions: Mapping[str, str], nothing: str = "No matches.") -> None:
-        super().__init__()
+    def __init__(
+        self,
+        title: str,
+        actions: Mapping[str, str],
+        *,
+        keys: str,
+        id: str,
+        nothing: str = "No matches.",  # noqa: A002
+    ) -> None:
         self._actions = actions
         self._rows: dict[str, Any] = {}
         self._list = PickList(nothing=nothing)
         self._preview = Static(markup=False, classes="sheet--preview")
+        super().__init__(make_frame(title, *self._body(), keys=keys, id=id))
+
+    def _body(self) -> Sequence[Widget]:
+        return self._list, self._preview
 
     @abstractmethod
     def _read(self) -> Iterable[tuple[Choice, Any]]:
@@ -93,13 +103,10 @@ class TasksSheet(ListSheet[None]):
 
     def __init__(self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]) -> None:
         actions = {"k": "kill", **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
-        super().__init__(actions, "No background jobs and no subagents.")
+        keys, nothing = "↑↓ · k ends it · Esc closes", "No background jobs and no subagents."
+        super().__init__("Background jobs and subagents", actions, keys=keys, id="tasks", nothing=nothing)
         self._tasks = tasks
         self._kill = kill
-
-    def compose(self) -> ComposeResult:
-        keys = "↑↓ · k ends it · Esc closes"
-        yield make_frame("Background jobs and subagents", self._list, self._preview, keys=keys, id="tasks")
 
     def on_mount(self) -> None:
         self.set_interval(0.5, self._fill)
@@ -124,14 +131,11 @@ class ContextSheet(ListSheet[None]):
     """The items of the context, the largest first; keys drop, restore and pin them."""
 
     def __init__(self, window: ContextWindow, keymap: Keymap) -> None:
-        super().__init__({**keymap.of("context"), "q": "close", "enter": "close"}, "Nothing was sent yet.")
+        actions = {**keymap.of("context"), "q": "close", "enter": "close"}
+        drop, pin = keymap.shown("drop_item"), keymap.shown("pin_item")
+        keys = f"↑↓ · {drop} drops or restores · {pin} pins · Esc closes"
+        super().__init__("", actions, keys=keys, id="context", nothing="Nothing was sent yet.")
         self._window = window
-        self._keys = (
-            f"↑↓ · {keymap.shown('drop_item')} drops or restores · {keymap.shown('pin_item')} pins · Esc closes"
-        )
-
-    def compose(self) -> ComposeResult:
-        yield make_frame("", self._list, self._preview, keys=self._keys, id="context")
 
     def on_mount(self) -> None:
         self._fill()
@@ -173,19 +177,18 @@ class RewindSheet(ListSheet[RewindChoice | None]):
     """
 
     def __init__(self, past: Rewind, keymap: Keymap, *, with_files: bool = False) -> None:
-        super().__init__({**keymap.of("sheet"), "enter": "choose"})
         self._past = past
-        self._fork_key = keymap.shown("fork_there")
         self._asked: Worker[None] | None = None
         self._search = Input(placeholder="type to search", compact=True, id="picker-search")
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
-
-    def compose(self) -> ComposeResult:
-        not_listed = [Static(NOT_LISTED, id="rewind-not-listed", markup=False)] if self._past.lacks_branches else []
-        fork = f"{self._fork_key} forks · " if self._fork_key else ""
+        fork = f"{key} forks · " if (key := keymap.shown("fork_there")) else ""
         keys = f"↑↓ Enter rewinds · {fork}Tab Space tick · Esc closes"
-        body = (self._search, self._list, *not_listed, self._preview, self._boxes)
-        yield make_frame("Rewind to a message", *body, keys=keys, id="rewind")
+        actions = {**keymap.of("sheet"), "enter": "choose"}
+        super().__init__("Rewind to a message", actions, keys=keys, id="rewind")
+
+    def _body(self) -> Sequence[Widget]:
+        not_listed = [Static(NOT_LISTED, id="rewind-not-listed", markup=False)] if self._past.lacks_branches else []
+        return self._search, self._list, *not_listed, self._preview, self._boxes
 
     def on_mount(self) -> None:
         self._search.focus()
@@ -271,12 +274,10 @@ class RedoSheet(Sheet[RewindChoice | None]):
     """What can be redone; everything is ticked at first."""
 
     def __init__(self, offered: Mapping[RewindScope, str]) -> None:
-        super().__init__()
         self._boxes = ScopeBoxes(offered)
         self._boxes.offer(offered)
-
-    def compose(self) -> ComposeResult:
-        yield make_frame("Redo what was undone", self._boxes, keys="Enter redoes · Tab Space tick · Esc closes")
+        keys = "Enter redoes · Tab Space tick · Esc closes"
+        super().__init__(make_frame("Redo what was undone", self._boxes, keys=keys))
 
     async def _take_key(self, event: events.Key) -> bool:
         if event.key != "enter":

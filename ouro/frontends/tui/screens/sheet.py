@@ -55,9 +55,13 @@ class Sheet(ModalScreen[R]):
     BINDINGS = [Binding("escape,ctrl+c", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
 
-    def __init__(self) -> None:
+    def __init__(self, frame: Widget) -> None:
         super().__init__()
         self._compositor = Layout()
+        self._frame = frame
+
+    def compose(self) -> ComposeResult:
+        yield self._frame
 
     def action_close(self) -> None:
         self.dismiss(None)
@@ -81,10 +85,9 @@ async def show_sheet(app: App[Any], sheet: Sheet[R | None]) -> R | None:
 
 def make_frame(title: str, *body: Widget, keys: str, id: str | None = None) -> Vertical:  # noqa: A002 (Textual's own name)
     """The frame of a sheet: its title, its body, and its keys in the last line."""
+    shown = Static(clean(title), classes="sheet--title", markup=False)
     return Vertical(
-        VerticalScroll(
-            Static(clean(title), classes="sheet--title", markup=False), classes="sheet--question", can_focus=False
-        ),
+        VerticalScroll(shown, classes="sheet--question", can_focus=False),
         *body,
         Static(keys, classes="sheet--keys", markup=False),
         classes="sheet",
@@ -98,20 +101,17 @@ class HelpSheet(Sheet[None]):
     BINDINGS = [Binding("q,enter", "close", show=False)]  # noqa: RUF012 (as above)
 
     def __init__(self, keymap: Keymap, text: str) -> None:
-        super().__init__()
         self._text = TranscriptView(classes="sheet--scroll")
         self._text.following = False  # read from its beginning
         self._text.add(AnswerBlock(text))
         pages = [keymap.shown(name) for name in ("page_up", "page_down")]
-        self._keys = f"{' '.join(['↑↓', *filter(None, pages)])} · Esc closes"
+        keys = f"{' '.join(['↑↓', *filter(None, pages)])} · Esc closes"
+        super().__init__(make_frame("Help · /help NAME shows details and an example", self._text, keys=keys))
         for key, name in keymap.of("app").items():
             if name in SCROLLS:
                 self._bindings.bind(key, f"scroll_text('{SCROLLS[name]}')", show=False)
         for key in keymap.keys("help"):
             self._bindings.bind(key, "close", show=False)
-
-    def compose(self) -> ComposeResult:
-        yield make_frame("Help · /help NAME shows details and an example", self._text, keys=self._keys)
 
     def on_mount(self) -> None:
         self._text.focus()
@@ -125,12 +125,8 @@ class LineSheet(Sheet[str | None]):
 
     def __init__(self, title: str, secret: bool, text: str = "") -> None:
         """`text` is in the field to begin with."""
-        super().__init__()
-        self._title = title
-        self._field = Input(text, select_on_focus=False, password=secret, compact=True, id="picker-search")
-
-    def compose(self) -> ComposeResult:
-        yield make_frame(self._title, self._field, keys="Enter · Esc closes")
+        field = Input(text, select_on_focus=False, password=secret, compact=True, id="picker-search")
+        super().__init__(make_frame(title, field, keys="Enter · Esc closes"))
 
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
@@ -165,13 +161,10 @@ class Picker(Sheet[str | None]):
             grace: seconds in which no key chooses: it may have been typed before the picker appeared.
             preview: called with each value that is marked.
         """
-        super().__init__()
         self._grace = grace
         self._preview = preview
         self._accepts_from = 0.0
-        self._title = title
         self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
-        self.set_class(self.is_short, "-numbered")
         if self.is_short:
             choices = [
                 Choice(choice.value, f"{number} {choice.label}", choice.detail)
@@ -181,11 +174,11 @@ class Picker(Sheet[str | None]):
         self._list = PickList(choices, current, "No matches." if choices else "There is nothing to choose from.")
         self._search = Input(search or "", placeholder="type to search", compact=True, id="picker-search")
         self._whole = Static(markup=False, classes="sheet--whole")
-
-    def compose(self) -> ComposeResult:
-        pages = " · PageUp PageDown scroll" if self._title.count("\n") >= LONG_TITLE else ""
-        search = [] if self.is_short else [self._search]
-        yield make_frame(self._title, *search, self._list, self._whole, keys=f"↑↓ Enter · Esc closes{pages}")
+        pages = " · PageUp PageDown scroll" if title.count("\n") >= LONG_TITLE else ""
+        field = [] if self.is_short else [self._search]
+        keys = f"↑↓ Enter · Esc closes{pages}"
+        super().__init__(make_frame(title, *field, self._list, self._whole, keys=keys))
+        self.set_class(self.is_short, "-numbered")
 
     def on_mount(self) -> None:
         self._beneath = self.app.screen_stack[0]
@@ -211,9 +204,8 @@ class Picker(Sheet[str | None]):
 
     def _make_room(self) -> None:
         """Give the list the remaining lines, and scroll the transcript so that its end is visible above the sheet."""
-        if not (found := self.query(".sheet")):
-            return  # the sheet is being closed
-        sheet = found.first()
+        if not (sheet := self._frame).is_attached:
+            return  # it is being closed
         rest = [child for child in sheet.children if child.display and child is not self._list]
         taken = sum(child.outer_size.height + child.styles.margin.height for child in rest)
         taken += sheet.gutter.height + sheet.styles.margin.height
