@@ -38,7 +38,7 @@ PING_SECONDS = 5.0
 State = Literal["off", "waiting", "starting", "ready", "failed", "login"]
 
 
-class ServerFailed(OuroError):
+class ServerFailed(ToolError):
     """The server answered with an error, or not at all."""
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ouro.utils.files import write_private
+from ouro.utils.json_types import dictionary
 from ouro.utils.runtime import get_home
 from ouro.utils.text import one_line
 
@@ -22,16 +24,13 @@ class Tokens:
         self._path: Path = get_home() / "mcp" / "tokens" / f"{hashlib.sha256(url.encode()).hexdigest()[:24]}.json"
 
     def load(self) -> dict[str, Any]:
-        text = None
-        if (ring := _keyring()) is not None:
-            text = ring.get_password(SERVICE, self._key)
+        ring = _keyring()
+        text = ring.get_password(SERVICE, self._key) if ring is not None else None
         if text is None and self._path.exists():
             text = self._path.read_text(encoding="utf-8")
-        try:
-            found = json.loads(text or "{}")
-        except ValueError:
-            found = {}
-        return found if isinstance(found, dict) else {}
+        with suppress(ValueError):
+            return dictionary(json.loads(text or "{}"))
+        return {}
 
     def save(self, name: str, value: Any) -> None:
         text = json.dumps({**self.load(), name: value})

@@ -22,7 +22,7 @@ from ouro.display import Display, Plain, Question
 from ouro.errors import OuroError, ToolError
 from ouro.llm import ToolSpec
 from ouro.mcp.definition import ToolDefinition, describe_change
-from ouro.mcp.servers import McpServer, McpServers, Outcome, ServerFailed
+from ouro.mcp.servers import McpServer, McpServers, Outcome
 from ouro.memory.tokens import estimate
 from ouro.messages import Image
 from ouro.safety import Effect
@@ -101,11 +101,7 @@ class McpTool(Tool[McpArguments]):
         definition = _find_definition(server, self._tool)
         if definition in server.unapproved() and not await ask_approval(server, definition, ctx):
             raise ToolError(f"{server.name} has changed {self._tool} since the user approved it. Do not use it.")
-        try:
-            outcome = await server.call(self._tool, args.values, ctx.report)
-        except ServerFailed as error:
-            raise ToolError(str(error)) from error
-        return await self._outputs.result(outcome)
+        return await self._outputs.result(await server.call(self._tool, args.values, ctx.report))
 
 
 class Outputs(msgspec.Struct, frozen=True):
@@ -285,10 +281,7 @@ class McpRead(Tool[McpReadArgs]):
         if not args.uri:
             lines = [f"{item.uri}  {one_line(item.name, 80)}" for item in server.listing.resources]
             return await self._outputs.result(Outcome("\n".join(lines) or "It offers no resources."))
-        try:
-            return await self._outputs.result(await server.read(args.uri))
-        except ServerFailed as error:
-            raise ToolError(str(error)) from error
+        return await self._outputs.result(await server.read(args.uri))
 
 
 async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> bool:
