@@ -248,11 +248,7 @@ class Subagents:
         await asyncio.gather(*works, return_exceptions=True)
 
     async def run(self, args: SubagentArgs, ctx: ToolContext) -> ToolResult:
-        """Run one to its end, or start it in the background.
-
-        Raises:
-            ToolError: it cannot be started.
-        """
+        """Run one to its end, or start it in the background. Raises OuroError: it cannot be started."""
         if args.background and not self._services.in_background:
             raise ToolError("ouro ends with this answer, so nothing can run in the background. Run it without.")
         async with self._opening:
@@ -296,14 +292,11 @@ class Subagents:
             folder = get_worktrees_dir() / branch.replace("/", "-")
             child.worktree = await asyncio.to_thread(Worktree.open, cwd, folder, branch)
             cwd = folder
-        try:
-            if info is None:
-                child.transcript = MemoryManager.start(self.store, project=str(cwd), model="")
-                child.transcript.set_title(f"{child.id}: {args.task}")
-            else:
-                child.transcript = await MemoryManager.resume(self.store, info.id, project=str(cwd))
-        except OuroError as error:
-            raise ToolError(str(error)) from error
+        if info is None:
+            child.transcript = MemoryManager.start(self.store, project=str(cwd), model="")
+            child.transcript.set_title(f"{child.id}: {args.task}")
+        else:
+            child.transcript = await MemoryManager.resume(self.store, info.id, project=str(cwd))
         child.before = child.transcript.usage
         self._children.pop(child.id, None)
         self._children[child.id] = child
