@@ -209,7 +209,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             await self.servers.ready(server)
 
     def notices(self) -> list[str]:
-        """What the user is told about extension files at the start of a session."""
+        """The notices about extension files at the start of a session."""
         many = f"{len(self.problems)} problems in extension files: `ouro doctor` lists them."
         notices = self.problems if len(self.problems) <= MAX_NOTICES else [many]
         if self.ground.trusted:

@@ -40,7 +40,7 @@ CONTINUE, AGAIN, STOP = "Continue", "Try again", "Stop here"
 SUMMARIZE, SEND_ALL, KEEP_BACK = "Summarize the earlier messages first", "Send everything", "Do not send it"
 GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
 MAX_CONTINUED = 5
-"""How often hooks can make the agent go on in one turn."""
+"""How often hooks can make the agent continue in one turn."""
 CONTINUED = "A hook of the user has checked your work, and says that it is not done:"
 _DURATION = late_pattern(r", [0-9.]+ s\]")
 """The duration in the last line of a command's output: it differs each time."""
@@ -115,7 +115,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended.
 
-        When cancelled it saves what was streamed, and gives every tool call a result: the transcript can be sent.
+        When cancelled it saves what was streamed, and adds a result to every tool call: the transcript can be sent.
         """
         try:
             incomplete = await self._turn(prompt, emit)
@@ -216,7 +216,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 return ""
 
     async def _add_prompt(self, prompt: Prompt, emit: Emit) -> None:
-        if not prompt.text and not prompt.images:  # context that ouro adds by itself
+        if not prompt.text and not prompt.images:  # context that ouro adds without a message
             await self._save(Message("user", (Context(prompt.context),)), emit)
             return
         await self._save(user(prompt.text, prompt.images, prompt.context), emit)

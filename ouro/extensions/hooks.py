@@ -400,7 +400,7 @@ def own_arguments(
     if "path" in arguments and "file_path" in new:
         new["path"] = new.pop("file_path")
     if tool == "edit" and not new.keys().isdisjoint(_ONE_EDIT):
-        # The joined texts of several edits are not in the file: the model is told so.
+        # The joined texts of several edits are not in the file: such an edit fails.
         edit = {key: new.pop(key, given.get(key)) for key in _ONE_EDIT}
         new["edits"] = [{_EDIT_FIELDS.get(key, key): value for key, value in edit.items()}]
     return {**arguments, **new}

@@ -25,7 +25,7 @@ what it returns: those are instructions of the user or of the project."""
 MAX_DESCRIPTION = 1_024
 MIN_DESCRIPTION = 40
 MAX_LISTED = 60
-"""Files beside a skill that the model is told about."""
+"""Files beside a skill that are listed for the model."""
 MAX_FILE = 100_000
 
 
@@ -44,7 +44,7 @@ class Skill(msgspec.Struct, frozen=True):
 
     @property
     def is_offered(self) -> bool:
-        """Whether the model may use it by itself."""
+        """Whether the model may use it without a request of the user."""
         return self.is_on and str(self.file.meta.get("disable-model-invocation", "")).lower() != "true"
 
     @property

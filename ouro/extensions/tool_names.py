@@ -35,7 +35,7 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
 }
 """By ouro's name; the first is the one that Claude Code has. A tool of an MCP server has the same name everywhere."""
 _OTHER_HEADS = ("run", "net", "mcp")
-"""Effects that a permission rule can name in place of a tool."""
+"""Effects that a permission rule can name instead of a tool."""
 _CHANGING = ("write", "edit", "apply_patch")
 _RULES = {other: "write" if tool in _CHANGING else tool for tool, others in NAMES_ELSEWHERE.items() for other in others}
 """What a rule of ouro names; `write` stands for every tool that changes files."""

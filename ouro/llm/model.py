@@ -62,7 +62,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     tools: bool = True
     thinking: bool = False
     patches: bool = False
-    """Trained on the `*** Begin Patch` format: is given `apply_patch` in place of `edit`."""
+    """Trained on the `*** Begin Patch` format: gets `apply_patch` instead of `edit`."""
     text_tools: Literal["auto", "on", "off"] = "auto"
     """`auto` and `on` run the tool calls in the text of an answer. `on`, and `auto` for a very small model, also
     describe the tools in the prompt."""
@@ -152,7 +152,7 @@ class Model(Protocol):
         Makes one attempt (`reply.py` repeats). Closing the generator cancels the request at once.
 
         Raises:
-            ModelError: the model did not answer; the subclass tells whether a retry may help.
+            ModelError: the model did not answer; the subclass shows whether a retry may help.
         """
         ...
 

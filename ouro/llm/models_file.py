@@ -150,4 +150,6 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
                 return path
     except OSError as error:
         raise ConfigError(f"{shown} cannot be written: {error.strerror}.") from error
-    raise ConfigError(f"{shown} is laid out so that it cannot be changed by itself.", "Add the model with an editor.")
+    raise ConfigError(
+        f"{shown} is laid out so that it cannot be changed automatically.", "Add the model with an editor."
+    )

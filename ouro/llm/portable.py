@@ -54,7 +54,7 @@ def base64_of(image: Image) -> str:
 
 
 def describe_hidden(image: Image) -> str:
-    """The text in place of an image, for a model without image input."""
+    """The text instead of an image, for a model without image input."""
     return f"[picture {image.name or image.media_type}: this model cannot see pictures]"
 
 

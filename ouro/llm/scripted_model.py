@@ -33,7 +33,7 @@ class ScriptedReply(msgspec.Struct, frozen=True):
     """The seal that closes the thinking."""
     usage: Usage = SMALL_USAGE
     error: ModelError | None = None
-    """Raised after the text and calls, in place of an end: a stream that breaks."""
+    """Raised after the text and calls, instead of an end: a stream that breaks."""
     cut: bool = False
     """The stream stops without an end."""
     reason: Reason | None = None

@@ -119,7 +119,7 @@ def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
 
 
 def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The tools that a very small model is offered: `change` in place of `edit`, unless `change` has just failed.
+    """The tools that a very small model is offered: `change` instead of `edit`, unless `change` has just failed.
 
     Empty if the user wants no tools: such a model would call them all the same.
     """
@@ -142,7 +142,7 @@ def begin_change(call: ToolCall, messages: Sequence[Message]) -> ToolCall:
 
 
 def hide_steps(messages: Sequence[Message]) -> list[Message]:
-    """The messages with one call of `change` in place of the steps that led to it.
+    """The messages with one call of `change` instead of the steps that led to it.
 
     A very small model would repeat calls that it did not choose.
     """

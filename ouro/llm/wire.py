@@ -252,7 +252,7 @@ class Wire(ABC):
                 yield piece
 
     async def _check_kind(self, response: httpx.Response) -> None:
-        """Raise an error for a web page or a JSON object in place of a stream, whatever its status."""
+        """Raise an error for a web page or a JSON object instead of a stream, whatever its status."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in EXPECTED or not kind:
             return
@@ -262,7 +262,7 @@ class Wire(ABC):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
         error = RequestRefused if body.strip() else ModelUnavailable
-        raise error(f"{self._endpoint.address} answered with {kind} in place of a stream.", hint)
+        raise error(f"{self._endpoint.address} answered with {kind} instead of a stream.", hint)
 
     async def _read_head(self, response: httpx.Response) -> str:
         import httpx
@@ -359,7 +359,7 @@ def _parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise StreamCut("The answer broke off: the server sent a line that cannot be read.") from error
     if not isinstance(data, dict):
-        raise StreamCut("The answer broke off: the server sent invalid data in place of an event.")
+        raise StreamCut("The answer broke off: the server sent invalid data instead of an event.")
     if event.event == "error" or data.get("type") == "error" or data.get("error"):
         raise error_from_stream(data.get("error") or data, endpoint)
     return data
@@ -385,7 +385,7 @@ def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
         if any(
             isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError) for cause in causes_of(error)
         ):
-            kind, hint = RequestRefused, "Is it http:// in place of https://? See SSL_CERT_FILE for a certificate."
+            kind, hint = RequestRefused, "Is it http:// instead of https://? See SSL_CERT_FILE for a certificate."
         raise kind(f"{host} cannot be reached: {reason_of(error)}.", hint) from error
     except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
         raise StreamCut(f"The connection to {host} broke: {reason_of(error)}.") from error

@@ -40,8 +40,8 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def digest(self) -> str:
         """The digest of everything that the model and the user see of it."""
-        told = {**msgspec.to_builtins(self), "problem": ""}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        shown = {**msgspec.to_builtins(self), "problem": ""}
+        return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
     def spec(self, server: str) -> ToolSpec:
         """The tool for a model; its name is like `mcp__github__create_issue`, as in Claude Code."""

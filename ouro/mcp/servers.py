@@ -412,7 +412,7 @@ class McpServers:
                 await server.has_started.wait()
 
     async def close(self) -> None:
-        """Disconnect all; the worker ends what does not end by itself."""
+        """Disconnect all; the worker ends what does not end on its own."""
         if self._timer is not None:
             self._timer.cancel()
         for server in self.servers.values():

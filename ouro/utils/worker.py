@@ -122,7 +122,7 @@ class WorkerProcess:
                 self._outbox.put({"id": number, "cancel": True})
 
     def close(self) -> None:
-        """Let the worker end by itself: its input closes."""
+        """Let the worker end: its input closes."""
         self._outbox.put(None)
 
     def stop(self) -> None:

@@ -60,7 +60,7 @@ def test_every_plain_layout_takes_an_entry(home, text):
     "text", ["models: {a/b: {api_key: k}}\n", "{models: {a/b: {api_key: k}}}\n", "models:\n  a/b: {api_key: k}\n"]
 )
 def test_what_cannot_be_changed_in_place_is_left_alone_and_said(home, text):
-    with pytest.raises(ConfigError, match="cannot be changed by itself"):
+    with pytest.raises(ConfigError, match="cannot be changed automatically"):
         written(text, "a/b", ModelEntry(api_key="n"), "a/b")
     assert get_models_path().read_text() == text
 
