@@ -125,7 +125,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
         except BaseException:
             await session.close()
             raise
-    mask.prepare()
+    mask.scanner.prepare()
     return session
 
 

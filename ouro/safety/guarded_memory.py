@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.safety import protected
-from ouro.utils.files import open_regular
+from ouro.utils.files import read_start
 from ouro.utils.late_pattern import late_pattern
 
 GIT_CONFIG = """\
@@ -80,14 +80,14 @@ class GuardedMemory(msgspec.Struct, frozen=True):
             return "the host repository keeps this memory"
         git_dir = self.path / ".git"
         if not git_dir.is_dir() or git_dir.is_symlink():
-            named = _small(git_dir).removeprefix("gitdir: ").strip()
+            named = read_start(git_dir, _MAX_BYTES, os.O_NOFOLLOW).removeprefix("gitdir: ").strip()
             if not named or os.path.realpath(self.path / named) != os.path.realpath(self.state_dir):
                 return f"{git_dir} is not ouro's"
             git_dir = self.state_dir
         if found := next((name for name in _ACTING if os.path.lexists(git_dir / name)), ""):
             return f"{git_dir / found} is not ouro's"
         own = set(GIT_CONFIG.splitlines())
-        lines = _small(git_dir / "config").splitlines()
+        lines = read_start(git_dir / "config", _MAX_BYTES, os.O_NOFOLLOW).splitlines()
         strange = next((line for line in lines if line not in own and not _HARMLESS.fullmatch(line)), "")
         if strange or not own.issubset(lines):
             return f"the settings in {git_dir / 'config'} are not ouro's"
@@ -101,12 +101,3 @@ class GuardedMemory(msgspec.Struct, frozen=True):
             names = {name.casefold(): name for name in (*folders, *files)}
             acting = {".gitattributes", ".git"} if Path(root) != self.path else {".gitattributes"}
             yield from (Path(root, names[name]) for name in sorted(acting & names.keys()))
-
-
-def _small(path: Path) -> str:
-    """The text of a small regular file; empty for anything else."""
-    try:
-        with open_regular(path, os.O_NOFOLLOW) as file:
-            return os.fsdecode(file.read(_MAX_BYTES))
-    except OSError:
-        return ""

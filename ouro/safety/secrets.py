@@ -282,17 +282,13 @@ class SecretMask:
             scanner: finds text that looks like a secret; default: that of the process.
         """
         self._known = _known_forms(values)
-        self._scanner = scanner or shared_scanner()
+        self.scanner = scanner or shared_scanner()
         self._patience = patience
         self._give_up_at = 0.0
 
     def learn(self, values: Iterable[str]) -> None:
         """Mask these values, too: keys that became known after the start."""
         self._known = [*self._known, *_known_forms(values)]
-
-    def prepare(self) -> None:
-        """Compile the rules of the scanner in the background, the first time ever: it takes seconds."""
-        self._scanner.prepare()
 
     def mask(self, text: str) -> str:
         """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
@@ -303,7 +299,7 @@ class SecretMask:
             text = pattern.sub(lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text)
         small, words = _lowercase(text), _long_words(text)
         may_hold_a_token = any(_LETTER.search(word) and _DIGIT.search(word) for word in words.split())
-        if may_hold_a_token and (self._scanner.is_ready or may_match(text)):
+        if may_hold_a_token and (self.scanner.is_ready or may_match(text)):
             text = self._scanned(text)
             small, words = _lowercase(text), _long_words(text)
         for name, pattern in _RULES.items():
@@ -330,7 +326,7 @@ class SecretMask:
     def _scanned(self, text: str) -> str:
         self._give_up_at = self._give_up_at or time.monotonic() + self._patience
         data = text.encode("utf-8", "replace")
-        spans = sorted(self._scanner.find(data, self._give_up_at), reverse=True)
+        spans = sorted(self.scanner.find(data, self._give_up_at), reverse=True)
         end = len(data)
         for start, stop, rule in spans:
             if stop <= end and _PLACEHOLDER.encode() not in data[start:stop]:

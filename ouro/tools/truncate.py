@@ -77,7 +77,7 @@ class OutputCapture:
             return shorten(readable(bytes(self._head + self._tail)), limit, self._whereabouts())
         head, tail = readable(bytes(self._head)), readable(bytes(self._tail))
         note = f"{self.total:,} bytes in all{self._whereabouts()}"
-        return _join_cut(_cut_head(head, limit // 3), _cut_tail(tail, limit - limit // 3), note)
+        return _join_cut(head, tail, limit, note)
 
     def since(self, position: int) -> str:
         """The output after the first `position` bytes, cleaned, with a note on bytes that are no longer in memory."""
@@ -151,18 +151,17 @@ def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
     """`text`, or its head and tail where it is longer than `limit` characters; `note` is added at the cut."""
     if len(text) <= limit:
         return text
-    head, tail = _cut_head(text, limit // 3), _cut_tail(text, limit - limit // 3)
-    return _join_cut(head, tail, f"{len(text):,} characters in all{note}")
+    return _join_cut(text, text, limit, f"{len(text):,} characters in all{note}")
 
 
-def _join_cut(head: str, tail: str, note: str) -> str:
+def _join_cut(head: str, tail: str, limit: int, note: str) -> str:
+    """The beginning of `head` and the end of `tail`, each up to a nearby line."""
+    first = limit // 3
+    if len(head) > first:
+        end = head.rfind("\n", first // 2, first)
+        head = head[: end if end > 0 else first]
+    head, tail = head.rstrip("\n"), _cut_tail(tail, limit - first)
     return f"{head}\n\n[… cut here: {note}]\n\n{tail}"
-
-
-def _cut_head(text: str, limit: int) -> str:
-    """The beginning, up to the end of a nearby line."""
-    end = text.rfind("\n", limit // 2, limit)
-    return text[: end if end > 0 else limit].rstrip("\n") if len(text) > limit else text.rstrip("\n")
 
 
 def _cut_tail(text: str, limit: int) -> str:

@@ -261,10 +261,10 @@ def open_regular(path: Path, flags: int = 0) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def read_start(path: Path, most: int) -> str:
+def read_start(path: Path, most: int, flags: int = 0) -> str:
     """The text of the first `most` bytes of a file; empty if it is not a regular one, or cannot be read."""
     try:
-        with open_regular(path) as file:
+        with open_regular(path, flags) as file:
             return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
