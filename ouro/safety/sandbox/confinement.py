@@ -20,13 +20,13 @@ import msgspec
 from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox import relay
-from ouro.safety.sandbox.landlock import Landlock, abi
+from ouro.safety.sandbox.landlock import abi
 from ouro.safety.sandbox.seccomp import seccomp_filter
 from ouro.safety.sandbox.tiers import (
     EMPTY_INSIDE,
     SANDBOX_EXEC,
     Bubblewrap,
-    NoSandbox,
+    Landlock,
     Sandbox,
     SandboxPolicy,
     Seatbelt,
@@ -65,7 +65,7 @@ def choose_sandbox(state_dir: Path) -> ChosenSandbox:
         if not problem:
             return ChosenSandbox(sandbox, tuple(refused))
         refused.append(f"{sandbox.tier}: {problem}")
-    return ChosenSandbox(NoSandbox(), tuple(refused))
+    return ChosenSandbox(Sandbox(), tuple(refused))
 
 
 def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
@@ -163,12 +163,12 @@ class Confinement:
     def chosen(self) -> ChosenSandbox:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
         if not self.settings.enabled:
-            return ChosenSandbox(NoSandbox())
+            return ChosenSandbox(Sandbox())
         if self._chosen is None:
             try:
                 self._chosen = _choose(ensure_private_dir(self._state_dir))
             except OSError as error:
-                return ChosenSandbox(NoSandbox(), (f"{self._state_dir} cannot be used: {error}",))
+                return ChosenSandbox(Sandbox(), (f"{self._state_dir} cannot be used: {error}",))
         return self._chosen
 
     def take_warning(self) -> str:

@@ -1,8 +1,7 @@
-"""Tier 2: Landlock and a seccomp filter, for hosts that refuse user namespaces.
+"""Applies Landlock and a seccomp filter to itself and becomes a command. Run as a file, without ouro.
 
-This file is also the helper program: an interpreter of its own applies both to itself and becomes the command
-(`preexec_fn` is not safe beside threads). It therefore imports only the standard library. Landlock's rules and their
-numbers are those of `linux/landlock.h`.
+A program of its own, as `preexec_fn` is not safe beside threads. Landlock's rules and their numbers are those of
+`linux/landlock.h`.
 """
 
 from __future__ import annotations
@@ -15,10 +14,7 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ouro.safety.sandbox.tiers import SandboxPolicy, Tier
+from typing import Any
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PATH_BENEATH, _VERSION = 1, 1
@@ -35,40 +31,6 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - multiprocessing's locks are there
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
 CANNOT = 126
 """Exit code of the helper where the confinement could not be applied."""
-
-
-class Landlock:
-    """Runs commands by a helper process that confines itself.
-
-    Args:
-        filter_dir: a private folder for the seccomp filters.
-    """
-
-    tier: Tier = "landlock"
-    leaves_open = (
-        "what is inside of the workspace, .git too",
-        "file modes and times outside of it",
-        "sockets that have a path",
-        "the list of all processes",
-    )
-
-    def __init__(self, filter_dir: Path) -> None:
-        self._filter_dir = filter_dir
-
-    def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
-        from ouro.safety.sandbox.seccomp import filter_file
-
-        writable = [*map(str, policy.writable), *([str(policy.temp)] if policy.temp else [])]
-        plan = {
-            "writable": writable,
-            "hidden": list(map(str, policy.hidden)),
-            "visible": list(map(str, policy.visible)),
-            "temp": str(policy.temp or ""),
-            "network": policy.network,
-            # There is no network namespace here: an internet socket would be one of the machine.
-            "filter": str(filter_file(self._filter_dir, internet=policy.network, connects=policy.connects)),
-        }
-        return [sys.executable, "-I", "-S", str(Path(__file__)), json.dumps(plan), *argv]
 
 
 def abi() -> int:

@@ -1,14 +1,17 @@
-"""What a confined command may touch, and the sandboxes that enforce it; Landlock is a program of its own."""
+"""What a confined command may touch, and the sandboxes that enforce it."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
+from ouro.safety.sandbox import landlock
 from ouro.safety.sandbox.seccomp import filter_file
 
 EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp")  # noqa: S108
@@ -38,29 +41,15 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     connects: bool = True
 
 
-class Sandbox(Protocol):
-    """Confines commands to a policy."""
-
-    @property
-    def tier(self) -> Tier: ...
-
-    @property
-    def leaves_open(self) -> tuple[str, ...]:
-        """What this tier cannot prevent, in words for the user."""
-        ...
-
-    def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
-        """The command that starts `argv` confined to `policy`."""
-        ...
-
-
-class NoSandbox:
-    """Commands have the rights of the user; permissions are the only protection."""
+class Sandbox:
+    """Confines commands to a policy. This one does not: permissions are the only protection."""
 
     tier: Tier = "none"
-    leaves_open = ("commands have all the rights of the user",)
+    leaves_open: tuple[str, ...] = ("commands have all the rights of the user",)
+    """What it cannot prevent, in words for the user."""
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:  # noqa: ARG002
+        """The command that starts `argv` confined to `policy`."""
         return list(argv)
 
 
@@ -77,7 +66,7 @@ _ALWAYS = (
 _WITH_FILTER = 'filter=$1; shift; exec "$@" 9<"$filter"'
 
 
-class Bubblewrap:
+class Bubblewrap(Sandbox):
     """Runs commands by `bwrap`: namespaces for users, processes, mounts and network, and a seccomp filter.
 
     Args:
@@ -119,6 +108,34 @@ def _bound(option: str, places: Sequence[Path]) -> list[str]:
     return [word for place in places for word in (option, str(place), str(place))]
 
 
+class Landlock(Sandbox):
+    """Runs commands by a process that confines itself, for hosts that refuse user namespaces."""
+
+    tier: Tier = "landlock"
+    leaves_open = (
+        "what is inside of the workspace, .git too",
+        "file modes and times outside of it",
+        "sockets that have a path",
+        "the list of all processes",
+    )
+
+    def __init__(self, filter_dir: Path) -> None:
+        self._filter_dir = filter_dir
+
+    def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
+        writable = [*map(str, policy.writable), *([str(policy.temp)] if policy.temp else [])]
+        plan = {
+            "writable": writable,
+            "hidden": list(map(str, policy.hidden)),
+            "visible": list(map(str, policy.visible)),
+            "temp": str(policy.temp or ""),
+            "network": policy.network,
+            # There is no network namespace here: an internet socket would be one of the machine.
+            "filter": str(filter_file(self._filter_dir, internet=policy.network, connects=policy.connects)),
+        }
+        return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(plan), *argv]
+
+
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 _PROFILE = """\
 (version 1)
@@ -129,7 +146,7 @@ _PROFILE = """\
 """
 
 
-class Seatbelt:
+class Seatbelt(Sandbox):
     """Runs commands by `sandbox-exec` of macOS: Apple calls it deprecated; other agents rely on it, too.
 
     Paths are parameters of the profile, never a part of its text.
