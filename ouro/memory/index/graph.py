@@ -44,13 +44,6 @@ _RELATED = f"""
     UNION ALL SELECT source, relation FROM relations WHERE target IN named"""
 
 
-class Neighbour(msgspec.Struct, frozen=True):
-    note_id: str
-    hops: int
-    way: str
-    """The edge of the last hop: `refines`, `contradicts`, `relates-to`, or the relation of two entities."""
-
-
 class Graph:
     """Every method blocks, and raises SearchUnavailable. Unknown ids are ignored; cycles end."""
 
@@ -105,9 +98,12 @@ class Graph:
                     found[note_id] = found.get(note_id, 0.0) + 1 / len(notes)
         return found
 
-    def neighbours(self, note_ids: Collection[str], hops: int) -> dict[str, Neighbour]:
-        """The notes reached from `note_ids` along edges, in either direction, and along relations of their entities."""
-        found: dict[str, Neighbour] = {}
+    def neighbours(self, note_ids: Collection[str], hops: int) -> dict[str, tuple[int, str]]:
+        """The notes reached from `note_ids` along edges, in either direction, and along relations of their entities.
+
+        Each with the hops, and the edge (`refines`, `contradicts`, `relates-to`) or relation of the last one.
+        """
+        found: dict[str, tuple[int, str]] = {}
         edge = set(note_ids)
         with self._index.reading() as database:
             for hop in range(1, hops + 1):
@@ -119,7 +115,7 @@ class Graph:
                 edge = set()
                 for note_id, way in reached:
                     if note_id not in found and note_id not in note_ids:
-                        found[note_id] = Neighbour(note_id, hop, way)
+                        found[note_id] = hop, way
                         edge.add(note_id)
         return found
 

@@ -1,7 +1,6 @@
 import pytest
 
 from ouro.memory.index import Graph, Index, MemoryFolder, Sources
-from ouro.memory.index.graph import Neighbour
 from ouro.memory.long_term.notes.note import Edge, Note, Relation, note_text
 
 
@@ -56,9 +55,9 @@ def test_neighbours_are_found_along_edges_in_either_direction(graph_of):
         note(4, related=(Edge("mem_00000003", "relates-to"),)),
     )
 
-    assert graph.neighbours(ids(1), 1) == {"mem_00000002": Neighbour("mem_00000002", 1, "refines")}
+    assert graph.neighbours(ids(1), 1) == {"mem_00000002": (1, "refines")}
     assert sorted(graph.neighbours(ids(1), 3)) == ids(2, 3, 4)
-    assert graph.neighbours(ids(1), 3)["mem_00000004"] == Neighbour("mem_00000004", 3, "relates-to")
+    assert graph.neighbours(ids(1), 3)["mem_00000004"] == (3, "relates-to")
     assert graph.neighbours([], 3) == {}
 
 
@@ -68,8 +67,8 @@ def test_neighbours_are_found_by_what_their_entities_have_to_do_with_each_other(
         note(1, entities=("file:api.py",), relations=(tested,)), note(2, entities=("cmd:pytest tests/test_api.py",))
     )
 
-    assert graph.neighbours(ids(1), 1) == {"mem_00000002": Neighbour("mem_00000002", 1, "tested_by")}
-    assert graph.neighbours(ids(2), 1) == {"mem_00000001": Neighbour("mem_00000001", 1, "tested_by")}
+    assert graph.neighbours(ids(1), 1) == {"mem_00000002": (1, "tested_by")}
+    assert graph.neighbours(ids(2), 1) == {"mem_00000001": (1, "tested_by")}
 
 
 def test_notes_are_found_by_the_entities_they_name_those_that_few_name_first(graph_of):

@@ -213,8 +213,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             self.channel.emit(Notice(f"Last time: {left} · /resume latest"))
 
     def _estimate(self, tokens: int) -> str:
-        price = self.price(tokens)
-        return f"about {tokens:,} tokens" + (f", {dollars(price)}" if price is not None else "")
+        return ", ".join(filter(None, (f"about {tokens:,} tokens", dollars(self.price(tokens)))))
 
 
 def _merge_line(merge: Merge) -> str:
@@ -252,5 +251,4 @@ def _named(session: OldSession) -> str:
 
 
 def _cost(used: Usage) -> str:
-    cost = f", {dollars(used.cost)}" if used.cost is not None else ""
-    return f"{used.input:,} tokens read, {used.output:,} written{cost}"
+    return ", ".join(filter(None, (f"{used.input:,} tokens read, {used.output:,} written", dollars(used.cost))))

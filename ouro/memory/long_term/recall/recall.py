@@ -157,9 +157,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         for candidate in candidates:
             near.pop(candidate.note_id, None)
         found = [*candidates]
-        for note_id, neighbour in near.items():
-            reason = f"{neighbour.way.replace('_', ' ')}, {neighbour.hops} away"
-            found.append(_Candidate(note_id, best[-1].score * _HOP**neighbour.hops, reason))
+        for note_id, (hops, way) in near.items():
+            found.append(_Candidate(note_id, best[-1].score * _HOP**hops, f"{way.replace('_', ' ')}, {hops} away"))
         return found
 
     def _weigh(self, candidates: Iterable[_Candidate], situation: Situation) -> list[tuple[Note, Remembered]]:
