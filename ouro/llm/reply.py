@@ -8,7 +8,7 @@ import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -27,7 +27,6 @@ from ouro.llm.model import (
     ThinkingChunk,
     ToolSpec,
     UsageChunk,
-    constrain,
 )
 from ouro.llm.portable import join_surrogates, parse_object
 from ouro.llm.text_tools import TextToolsModel
@@ -240,23 +239,6 @@ class ModelCall:
                 self._builder.add(chunk)
                 on_chunk(chunk)
         return self._builder.finish()
-
-
-async def ask(
-    models: Sequence[Model],
-    messages: Sequence[Message],
-    tools: Sequence[ToolSpec] = (),
-    *,
-    attempts: int = ATTEMPTS,
-    schema: Mapping[str, Any] | None = None,
-) -> Message:
-    """One answer for background work, in a JSON schema where the server can do that.
-
-    Raises ModelError if no model answered.
-    """
-    if schema is not None:
-        models = [constrain(model, schema) for model in models]
-    return await ModelCall(models, messages, tools, attempts=attempts).run()
 
 
 def _describe_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ouro.display import Question
 from ouro.events import Event, UserAnswer
-from ouro.llm import Model, ModelSource, Role, ask
+from ouro.llm import Model, ModelCall, ModelSource, Role, constrain
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message
 
@@ -44,9 +44,19 @@ def ask_in_background(models: ModelSource, memory: MemoryManager, role: Role, pu
 
 
 async def ask_and_record(
-    models: Sequence[Model], memory: MemoryManager, purpose: str, messages: Sequence[Message], **options: Any
+    models: Sequence[Model],
+    memory: MemoryManager,
+    purpose: str,
+    messages: Sequence[Message],
+    schema: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> str:
-    """The text of a model's answer; its cost is recorded in the session. Options and errors as of `llm.ask`."""
-    answer = await ask(models, messages, **options)
+    """The text of a model's answer, in a JSON schema where the server can do that; its cost is recorded in the session.
+
+    Options are those of `ModelCall`. Raises ModelError if no model answered.
+    """
+    if schema is not None:
+        models = [constrain(model, schema) for model in models]
+    answer = await ModelCall(models, messages, **options).run()
     memory.note_cost(purpose, answer.model, answer.usage)
     return answer.text

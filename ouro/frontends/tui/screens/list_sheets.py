@@ -55,7 +55,7 @@ class ListSheet(Sheet[R]):
         *,
         keys: str,
         id: str,
-        nothing: str = "No matches.",  # noqa: A002
+        nothing: str = "No matches.",
     ) -> None:
         self._actions = actions
         self._rows: dict[str, Any] = {}
