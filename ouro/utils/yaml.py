@@ -6,9 +6,11 @@ Also front matter: the YAML between two `---` lines at the begin of a Markdown f
 from __future__ import annotations
 
 import json
+import math
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -283,35 +285,39 @@ def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> C
 
 def convert(node: Node, to: Any, name: str, path: str) -> Any:
     """The value of `node` as the type `to`. Raises ConfigError: it has another type; names the expected one."""
-    origin = get_origin(to)
+    origin, is_empty = get_origin(to), isinstance(node, Scalar) and node.is_null
     if origin in {types.UnionType, Union}:
-        if isinstance(node, Scalar) and node.is_null:
+        if is_empty:
             return None
         (to,) = (kind for kind in get_args(to) if kind is not type(None))
         origin = get_origin(to)
-    if isinstance(node, Scalar) and node.is_null:  # a heading whose lines are all commented out
-        node = (
-            Sequence((), node.line)
-            if origin is tuple
-            else YamlTable({}, {}, node.line)
-            if _is_section(to) or _is_mapping(to)
-            else node
-        )
-    if _is_section(to):
-        table = _expect(node, YamlTable, "keys and values", name, path)
-        return read_section(table, to, name, path)
+    is_section = is_dataclass(to) or hasattr(to, "__struct_fields__")
+    # The origin of a Literal is not a class.
+    if is_section or (isinstance(origin, type) and issubclass(origin, Mapping)):
+        # Empty: a heading whose lines are all commented out.
+        table = YamlTable({}, {}, node.line) if is_empty else node
+        if not isinstance(table, YamlTable):
+            raise _wrong(node, "keys and values", name, path)
+        if is_section:
+            return read_section(table, to, name, path)
+        return {key: convert(item, get_args(to)[1], name, f"{path}.{key}") for key, item in table.entries.items()}
     if origin is tuple:
-        items = _expect(node, Sequence, "a list", name, path).items
-        return tuple(convert(item, get_args(to)[0], name, path) for item in items)
-    if _is_mapping(to):
-        table = _expect(node, YamlTable, "keys and values", name, path)
-        inner = get_args(to)[1]
-        return {key: convert(item, inner, name, f"{path}.{key}") for key, item in table.entries.items()}
-    return _scalar(_expect(node, Scalar, _describe_type(to), name, path), to, name, path)
-
-
-def _is_section(to: Any) -> bool:
-    return is_dataclass(to) or hasattr(to, "__struct_fields__")
+        items = Sequence((), node.line) if is_empty else node
+        if not isinstance(items, Sequence):
+            raise _wrong(node, "a list", name, path)
+        return tuple(convert(item, get_args(to)[0], name, path) for item in items.items)
+    if isinstance(node, Scalar):
+        if origin is Literal:
+            if node.text in get_args(to):
+                return node.text
+        elif to not in _READERS:
+            if not is_empty:
+                return node.text
+        elif node.plain:
+            with suppress(ValueError):  # reported below, with file and line
+                return _READERS[to](node.text)
+    what = {bool: "true or false", int: "a whole number", float: "a number"}.get(to, "text")
+    raise _wrong(node, "one of " + ", ".join(get_args(to)) if origin is Literal else what, name, path)
 
 
 def _required(section: Any) -> list[str]:
@@ -320,50 +326,15 @@ def _required(section: Any) -> list[str]:
     return [item.name for item in fields(section) if item.default is MISSING and item.default_factory is MISSING]
 
 
-def _is_mapping(to: Any) -> bool:
-    origin = get_origin(to)  # the origin of a Literal is not a class
-    return isinstance(origin, type) and issubclass(origin, Mapping)
-
-
-def _expect(node: Node, kind: type[T], what: str, name: str, path: str) -> T:
-    if isinstance(node, kind):
-        return node
-    raise _wrong(node, what, name, path)
-
-
 def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
     where = f"{name}:{node.line}" if node.line else name
-    return ConfigError(f"{where}: `{path}` must be {what}, not {_describe_node(node)}.")
-
-
-def _describe_node(node: Node) -> str:
     if not isinstance(node, Scalar):
-        return "a list" if isinstance(node, Sequence) else "keys and values"
-    if len(node.text) > MAX_SHOWN:
-        return "what is there"  # it may be a key that stands in the wrong place
-    return f"`{node.text}`" if node.text else "empty"
-
-
-def _describe_type(to: Any) -> str:
-    if get_origin(to) is Literal:
-        return "one of " + ", ".join(get_args(to))
-    return {bool: "true or false", int: "a whole number", float: "a number"}.get(to, "text")
-
-
-def _scalar(node: Scalar, to: Any, name: str, path: str) -> Any:
-    if get_origin(to) is Literal:
-        if node.text in get_args(to):
-            return node.text
-        raise _wrong(node, _describe_type(to), name, path)
-    reader: Callable[[str], Any] = {bool: _bool, int: _int, float: _float}.get(to, str)
-    if reader is str and not node.is_null:
-        return node.text
-    try:
-        if node.plain and reader is not str:
-            return reader(node.text)
-    except ValueError:
-        pass  # reported below, with file and line
-    raise _wrong(node, _describe_type(to), name, path)
+        found = "a list" if isinstance(node, Sequence) else "keys and values"
+    elif len(node.text) > MAX_SHOWN:
+        found = "what is there"  # it may be a key that is in the wrong place
+    else:
+        found = f"`{node.text}`" if node.text else "empty"
+    return ConfigError(f"{where}: `{path}` must be {what}, not {found}.")
 
 
 def _bool(text: str) -> bool:
@@ -380,9 +351,12 @@ def _int(text: str) -> int:
 
 def _float(text: str) -> float:
     number = float(text)
-    if number != number or number in {float("inf"), float("-inf")}:
+    if not math.isfinite(number):
         raise ValueError(text)
     return number
+
+
+_READERS: Mapping[Any, Callable[[str], Any]] = {bool: _bool, int: _int, float: _float}
 
 
 FRONT_MATTER = late_pattern(r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
