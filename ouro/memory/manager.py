@@ -75,9 +75,12 @@ class MemoryManager:
         self._header = header
         self._on_notice = on_notice
         self._sendable = SendableMessages()
-        self._saver = _Saver(
-            store, header, is_created=loaded is not None, read_only=self.read_only, on_lost=self._write_again
-        )
+        self._is_created = loaded is not None
+        """The session is in the store; else it is created there with its first message."""
+        self._unsaved: deque[Record] = deque()
+        """What is not on disk yet, oldest first; what could not be saved stays for the next save."""
+        self._one_save = asyncio.Lock()
+        self._saves: set[asyncio.Task[None]] = set()
         if loaded is not None:
             self.pager.set_place(loaded)
             self._fold(loaded)
@@ -193,14 +196,14 @@ class MemoryManager:
         self._take(MessageRecord(self.next_number, self.now(), message, self.is_private))
         if not self.title and message.role == "user" and (title := make_title(message.text)):
             self._take(TitleRecord(title, self.now()))
-        await self._saver.save()
+        await self._save()
 
     async def record(self, change: ChangeRecord) -> None:
         """Append a record that is not a message (a compaction, a rewind, a title …). Raises as `add`."""
         await self.pager.loaded()
         is_known = not isinstance(change, RewindRecord) or self.transcript.knows(change.to)
         self._take(change)
-        await self._saver.save()
+        await self._save()
         if isinstance(change, CompactionRecord) and change.summary:
             self.pager.release()
         has_all = not self.pager.is_gapped and self.transcript.is_complete
@@ -212,7 +215,8 @@ class MemoryManager:
         """Append a record that is not a message; saved in the background, at the latest with the next message."""
         self._take(change)
         if not self.pager.is_loading:
-            self._saver.save_soon()
+            # Before the first message there is no file yet: costs up to then are counted outside of the sessions.
+            self._begin(self._write if self._has_messages() else self._count_costs)
 
     def note_cost(self, purpose: str, model: str, usage: Usage | None) -> None:
         if usage is not None:
@@ -238,7 +242,7 @@ class MemoryManager:
 
         Raises SessionNotFound if nothing of the session is on disk yet, or it has no such message.
         """
-        await self._saver.save()
+        await self._save()
         header = _new_header(self.project, self.model)
         end = self.transcript.last_number if number is None else number
         await self._store.fork_session(self.session_id, end, header, title)
@@ -251,7 +255,12 @@ class MemoryManager:
     async def close(self) -> None:
         """Save what is left, and release the session. Raises SaveFailed if something is lost."""
         await self.pager.loaded()
-        await self._saver.close()
+        try:
+            if self._unsaved and self._has_messages():
+                await self._save()
+        finally:
+            await asyncio.gather(*self._saves, return_exceptions=True)  # each save has logged its own failure
+            await self._store.close_session(self.session_id)
 
     def _notify(self, text: str) -> None:
         if text not in self.notices:
@@ -259,8 +268,8 @@ class MemoryManager:
             self._on_notice(text)
 
     async def _write_again(self, lost: SessionLost) -> None:
-        unsaved = {id(record) for record in self._saver.unsaved}
-        numbers = {record.number for record in self._saver.unsaved if isinstance(record, MessageRecord)}
+        unsaved = {id(record) for record in self._unsaved}
+        numbers = {record.number for record in self._unsaved if isinstance(record, MessageRecord)}
         records = [
             record
             for record in self._records()
@@ -285,7 +294,65 @@ class MemoryManager:
 
     def _take(self, record: Record) -> None:
         self.transcript.take(record)
-        self._saver.unsaved.append(record)
+        self._unsaved.append(record)
+
+    async def _save(self) -> None:
+        """Save the queue, even if the caller is cancelled. Raises SaveFailed: what is not on disk stays queued."""
+        await asyncio.shield(self._begin(self._write))
+
+    def _has_messages(self) -> bool:
+        return self._is_created or any(isinstance(record, MessageRecord) for record in self._unsaved)
+
+    def _begin(self, write: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        async def locked() -> None:
+            async with self._one_save:
+                await write()
+
+        def log_failure(task: asyncio.Task[None]) -> None:
+            # The caller of a save may have been cancelled: then nobody else sees the failure.
+            if not task.cancelled() and task.exception() is not None:
+                log.warning("save: %s", task.exception())
+
+        task = asyncio.create_task(locked())
+        self._saves.add(task)
+        task.add_done_callback(self._saves.discard)
+        task.add_done_callback(log_failure)
+        return task
+
+    async def _write(self) -> None:
+        if self.read_only:
+            await self._count_costs()
+            self._unsaved.clear()
+        elif not self._is_created:
+            await self._store.create_session(self._header)
+            self._is_created = True
+        while self._unsaved:
+            try:
+                await self._save_record(self._unsaved[0])
+            except SessionLost as lost:
+                await self._write_again(lost)
+                await self._save_record(self._unsaved[0])
+            self._unsaved.popleft()
+
+    async def _save_record(self, record: Record) -> None:
+        if isinstance(record, MessageRecord):
+            await self._store.save_message(self.session_id, record)
+        else:
+            await self._store.save_memory(self.session_id, record)
+
+    async def _count_costs(self) -> None:
+        for record in tuple(self._unsaved):
+            match record:
+                case CostRecord():
+                    cost = record
+                case MessageRecord(_, at, Message(usage=Usage() as usage, model=model)):
+                    cost = CostRecord("turn", at, model, usage)
+                case CompactionRecord(at=at, model=model, usage=Usage() as usage):
+                    cost = CostRecord("compaction", at, model, usage)
+                case _:
+                    continue
+            await self._store.save_cost(cost)
+            self._unsaved.remove(record)
 
     def _fold(self, loaded: LoadedSession) -> None:
         transcript = Transcript.of(loaded)
@@ -298,7 +365,7 @@ class MemoryManager:
         self._fold(loaded)
         for notice in (*loaded.notices, *self.transcript.notices):
             self._notify(notice)
-        for record in self._saver.unsaved:
+        for record in self._unsaved:
             self.transcript.take(record)
         if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = before.usage
@@ -309,103 +376,3 @@ def _new_header(
     project: str, model: str, commits: Mapping[str, str] | None = None, session_id: str = ""
 ) -> SessionHeader:
     return SessionHeader(session_id or str(uuid.uuid4()), project, model, timestamp(), memory=commits or {})
-
-
-class _Saver:
-    """Queues records and saves them. A record that could not be saved stays in the queue for the next save.
-
-    The session is created in the store with its first message, unless `is_created`.
-    """
-
-    def __init__(
-        self,
-        store: MemoryStore,
-        header: SessionHeader,
-        *,
-        is_created: bool,
-        read_only: bool,
-        on_lost: Callable[[SessionLost], Awaitable[None]],
-    ) -> None:
-        self._store = store
-        self._header = header
-        self._is_created = is_created
-        self._read_only = read_only
-        self._on_lost = on_lost
-        self.unsaved: deque[Record] = deque()
-        """What is not on disk yet, oldest first."""
-        self._lock = asyncio.Lock()
-        self._saves: set[asyncio.Task[None]] = set()
-
-    async def save(self) -> None:
-        """Save the queue, even if the caller is cancelled. Raises SaveFailed: what is not on disk stays queued."""
-        await asyncio.shield(self._begin(self._write))
-
-    def save_soon(self) -> None:
-        """Save in the background; a failure waits for the next save.
-
-        Before the first message there is no file yet: costs up to then are counted outside of the sessions.
-        """
-        self._begin(self._write if self._has_messages() else self._count_costs)
-
-    async def close(self) -> None:
-        try:
-            if self.unsaved and self._has_messages():
-                await self.save()
-        finally:
-            await asyncio.gather(*self._saves, return_exceptions=True)  # each save has logged its own failure
-            await self._store.close_session(self._header.id)
-
-    def _has_messages(self) -> bool:
-        return self._is_created or any(isinstance(record, MessageRecord) for record in self.unsaved)
-
-    def _begin(self, write: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        async def locked() -> None:
-            async with self._lock:
-                await write()
-
-        task = asyncio.create_task(locked())
-        self._saves.add(task)
-        task.add_done_callback(self._saves.discard)
-        task.add_done_callback(_log_failure)
-        return task
-
-    async def _write(self) -> None:
-        if self._read_only:
-            await self._count_costs()
-            self.unsaved.clear()
-        elif not self._is_created:
-            await self._store.create_session(self._header)
-            self._is_created = True
-        while self.unsaved:
-            try:
-                await self._save(self.unsaved[0])
-            except SessionLost as lost:
-                await self._on_lost(lost)
-                await self._save(self.unsaved[0])
-            self.unsaved.popleft()
-
-    async def _save(self, record: Record) -> None:
-        if isinstance(record, MessageRecord):
-            await self._store.save_message(self._header.id, record)
-        else:
-            await self._store.save_memory(self._header.id, record)
-
-    async def _count_costs(self) -> None:
-        for record in tuple(self.unsaved):
-            match record:
-                case CostRecord():
-                    cost = record
-                case MessageRecord(_, at, Message(usage=Usage() as usage, model=model)):
-                    cost = CostRecord("turn", at, model, usage)
-                case CompactionRecord(at=at, model=model, usage=Usage() as usage):
-                    cost = CostRecord("compaction", at, model, usage)
-                case _:
-                    continue
-            await self._store.save_cost(cost)
-            self.unsaved.remove(record)
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    # The caller of a save may have been cancelled: then nobody else sees the failure.
-    if not task.cancelled() and task.exception() is not None:
-        log.warning("save: %s", task.exception())
