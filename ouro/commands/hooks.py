@@ -13,6 +13,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.front_end import review_draft
@@ -230,9 +231,7 @@ def _data(run: HookRun) -> dict[str, Any]:
         "command": run.hook.command or run.hook.url,
         "file": run.hook.place,
         "seconds": run.seconds,
-        "exit_code": run.answer.exit_code,
-        "out": run.answer.out,
-        "error": run.answer.error,
+        **asdict(run.answer),
         "decision": run.outcome.verdict,
         "reason": run.outcome.reason,
         "context": run.outcome.context,

@@ -95,9 +95,8 @@ async def reindex(context: ShellContext) -> Answer:
         count = index.rebuild(context.folder.sources(index), context.index_progress())
         context.folder.make_vectors(index, ("notes", "messages"))
         state = index.state()
-    value = {"files": count, "path": state.path, "size": state.size, "rows": state.rows}
     counts = ", ".join(plural(state.rows[name], name[:-1]) for name in ("sessions", "messages", "notes"))
-    return Answer(value, [line(f"Read {plural(count, 'file')}: {counts}.")])
+    return Answer({"files": count, **asdict(state)}, [line(f"Read {plural(count, 'file')}: {counts}.")])
 
 
 async def index_state(context: ShellContext) -> Answer:
@@ -105,7 +104,7 @@ async def index_state(context: ShellContext) -> Answer:
         state = index.state()
     head = f"{state.path}, {state.size:,} bytes. It is made from sessions and memory: you may delete it at any time."
     rows = table((name, f"{count:,}") for name, count in state.rows.items())
-    return Answer({"path": state.path, "size": state.size, "rows": state.rows}, [line(head), *rows])
+    return Answer(state, [line(head), *rows])
 
 
 async def measure(
