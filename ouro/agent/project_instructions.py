@@ -151,8 +151,12 @@ class ProjectInstructions:
         return rule.is_users or self._trusts(rule.path)
 
     def _rule_text(self, rule: _Rule) -> str:
-        self._loaded[rule.path] = LoadedFile(rule.path, rule.reason, "sent", estimate(rule.text))
-        return _block(rule.path, rule.text, f' for="{", ".join(rule.patterns)}"' if rule.patterns else "")
+        patterns = f' for="{", ".join(rule.patterns)}"' if rule.patterns else ""
+        return self._send(rule.path, rule.text, rule.reason, patterns)
+
+    def _send(self, path: Path, text: str, reason: str, attributes: str) -> str:
+        self._loaded[path] = LoadedFile(path, reason, "sent", estimate(text))
+        return clean(f'<instructions file="{path}"{attributes}>\n{text}\n</instructions>')
 
     def _load_trusted(self, files: Iterable[Path]) -> list[FoundInstructions]:
         found = self._with_imports(list(filter(self._trusts, files)), self._root)
@@ -167,9 +171,8 @@ class ProjectInstructions:
         for item in files:
             if text := _read(item.path):
                 by = item.imported_by
-                why = f"imported by {tilde(by)}" if by else reason
-                self._loaded[item.path] = LoadedFile(item.path, why, "sent", estimate(text))
-                yield _block(item.path, text, f' imported-by="{by}"' if by else "")
+                why, attribute = (f"imported by {tilde(by)}", f' imported-by="{by}"') if by else (reason, "")
+                yield self._send(item.path, text, why, attribute)
 
     def _limit(self, texts: Iterable[str]) -> Iterator[str]:
         size = 0
@@ -210,10 +213,6 @@ def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Path]:
         if path.parent not in taken and _read(path):
             taken.add(path.parent)
             yield path
-
-
-def _block(path: Path, text: str, attributes: str) -> str:
-    return clean(f'<instructions file="{path}"{attributes}>\n{text}\n</instructions>')
 
 
 def _read(path: Path) -> str:

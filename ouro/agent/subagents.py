@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -157,7 +156,6 @@ class _Child:
         self.state: SubagentState = "running"
         self.activity = ""
         self.calls = 0
-        self.began = time.monotonic()
         self.transcript: MemoryManager | None = None
         self.before = Usage()
         """What its transcript had used before it was resumed."""
