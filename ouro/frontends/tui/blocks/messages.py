@@ -132,29 +132,25 @@ class ThinkingBlock(TranscriptBlock):
 
     def __init__(self, text: str = "", clock: Callable[[], float] = monotonic, key: str = "Ctrl+O") -> None:
         super().__init__()
-        self._parts: list[str] = []
-        self._incoming = StreamCleaner()
+        self._source = text
         self._clock = clock
         self._key = key
         self._since: float | None = None
         self._seconds: float | None = None
-        if text:
-            self._parts.append(tidy(text))
 
     @property
     def text(self) -> str:
-        return "".join(self._parts)
+        return tidy(self._source)
 
     def append(self, text: str) -> None:
         if self._since is None:
             self._since = self._clock()
         self.is_moving = True
-        self._parts.append(self._incoming.feed(text))
+        self._source += text
         self.invalidate()
 
     def close(self) -> None:
         if self._since is not None and self._seconds is None:
-            self._parts.append(self._incoming.finish())
             self._seconds = self._clock() - self._since
         self.is_moving = False
         self.invalidate()

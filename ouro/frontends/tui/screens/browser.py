@@ -132,22 +132,22 @@ class Browser(Sheet[OpenRequest | None]):
     """
 
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
-    FOCUSES_PAGE: ClassVar[bool] = True
-    OPENS_IN_LIST: ClassVar[bool] = False
+    READS_PAGES: ClassVar[bool] = False
+    """It opens in the list, and the page can have the focus."""
 
     def __init__(self, id: str, keymap: Keymap, place: Place, rows: RowList[Any]) -> None:  # noqa: A002
         self._keymap = keymap
         self._actions = keymap.of(place)
         self._has_message = False
         self._search = Input(
-            placeholder="/ searches" if self.OPENS_IN_LIST else "type to search", compact=True, id="browser-search"
+            placeholder="/ searches" if self.READS_PAGES else "type to search", compact=True, id="browser-search"
         )
         self._search.cursor_blink = False
         self._count = Static("reading …", id="browser-count", markup=False)
         self._heading = Static(id="browser-heading", markup=False)
         self._list = rows
         self._page_view = PageView()
-        self._page_view.can_focus = self.FOCUSES_PAGE
+        self._page_view.can_focus = self.READS_PAGES
         self._foot = Static(id="browser-foot", markup=False)
         sign = Static("❯ ", id="browser-sign", markup=False)
         head = Horizontal(sign, self._search, self._count, id="browser-head")
@@ -179,7 +179,7 @@ class Browser(Sheet[OpenRequest | None]):
         """The keys in the last line; the last one is always shown."""
 
     def on_mount(self) -> None:
-        (self._list if self.OPENS_IN_LIST else self._search).focus()
+        (self._list if self.READS_PAGES else self._search).focus()
         self._show_frame()
         self.run_worker(self._load(), group="load")
 

@@ -54,7 +54,7 @@ class ListSheet(Sheet[R]):
         actions: Mapping[str, str],
         *,
         keys: str,
-        id: str,
+        id: str,  # noqa: A002 (Textual's own name)
         nothing: str = "No matches.",
     ) -> None:
         self._actions = actions

@@ -85,7 +85,7 @@ class MemoryList(RowList[MemoryRow]):
 class MemoryBrowser(Browser):
     """Enter moves the focus to the page of the marked row; there, Enter follows a link."""
 
-    OPENS_IN_LIST = True
+    READS_PAGES = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
 
     def __init__(self, context: SessionContext, keymap: Keymap, tab: Tab = "notes") -> None:

@@ -99,7 +99,6 @@ class SessionPicker(Browser):
     """Typing searches titles at once, and messages a moment later."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
-    FOCUSES_PAGE = False
     _list: SessionList
 
     def __init__(
