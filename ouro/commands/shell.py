@@ -53,22 +53,25 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
     Raises:
         OuroError: it failed.
     """
-    parser = argparse.ArgumentParser(prog=f"ouro {group}", formatter_class=_Help)
     command: dict[str, Sequence[str]] = {}
     if [group, *words[:1]] == ["mcp", "add"] and "--" in words:  # argparse takes no list of words behind flags
         place = list(words).index("--")
         words, command = words[:place], {"command": words[place + 1 :]}
-    add_arguments(parser, group, next(iter(words), ""))
-    found, unknown = parser.parse_known_args(words)
-    args = vars(found) | command
-    action: Action | None = args.pop("chosen", None)
-    chosen_parser = args.pop("parser", parser)
-    if unknown:
-        chosen_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if action is None:  # `ouro memory` alone: list the actions
+    actions = {name: action for action in ACTIONS for name in action.names if name.split()[0] == group}
+    word = next(iter(words), "")
+    action = actions.get(group) or actions.get(f"{group} {word}")
+    if action is None:
+        if word and not word.startswith("-"):
+            names = ", ".join(name.removeprefix(f"{group} ") for name in actions)
+            raise UsageError(f"`ouro {group}` has no action `{word}`.", f"There are: {names}.")
+        parser = argparse.ArgumentParser(prog=f"ouro {group}")
+        add_arguments(parser, group)
+        parser.parse_args(words)
         parser.print_help(sys.stderr)
         return 2
-    args.pop("action", None)
+    parser = argparse.ArgumentParser(prog=f"ouro {action.name}", formatter_class=_Help)
+    _declare(parser, action)
+    args = vars(parser.parse_args(words if action.name == group else words[1:])) | command
     context = ShellContext(folder, open_session, as_json=args.pop("json", False))
     result = action.function(context, **args)
     if not inspect.iscoroutine(result):
@@ -81,20 +84,12 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
     return answer.exit_code
 
 
-def add_arguments(parser: argparse.ArgumentParser, group: str, named: str = "") -> None:
-    """Declare the actions of a group and their flags; with `named` that one alone.
-
-    Raises UsageError: there is no such action.
-    """
+def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
+    """Declare the actions of a group and their flags."""
     actions = [action for action in ACTIONS if action.name.split()[0] == group]
     if [action.name for action in actions] == [group]:
         _declare(parser, actions[0])
         return
-    if named and not named.startswith("-"):
-        names = ", ".join(name.removeprefix(f"{group} ") for action in actions for name in action.names)
-        actions = [action for action in actions if f"{group} {named}" in action.names]
-        if not actions:
-            raise UsageError(f"`ouro {group}` has no action `{named}`.", f"There are: {names}.")
     parser.usage = f"ouro {group} ACTION ..."
     parser.formatter_class = _ActionsHelp
     lines = columns([(f"  {action.name.removeprefix(group)[1:]}", action.help) for action in actions])
@@ -123,7 +118,6 @@ def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
         parser.add_argument(*argument.names, **argument.options)
     if action.has_json:
         parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(chosen=action, parser=parser)
 
 
 @contextmanager
