@@ -15,7 +15,7 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.requests import prompt_parts
 from ouro.display import Todo, Todos, TodoState
 from ouro.errors import UsageError
-from ouro.events import Emit, Event, TodosChanged, TurnFinished
+from ouro.events import Emit, Event, TodosChanged
 from ouro.memory.backend import DropRecord, MessageRecord, PinRecord
 from ouro.memory.compaction import is_own_words
 from ouro.memory.manager import MemoryManager
@@ -129,19 +129,13 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             probe: ask the model about what was cut, and report what was lost.
         """
         seen = {"review": review} if review is not None and self.compactor.settings.review else {}
-
-        async def work(emit: Emit) -> TurnFinished:
-            await self.compactor.compact(keep, emit, **seen, probe=probe)
-            return TurnFinished("answered")
-
-        return self.tasks.run(work)
+        return self.tasks.run(lambda emit: self.compactor.compact(keep, emit, **seen, probe=probe))
 
     def aside(self, question: str, show: Callable[[str], None]) -> AsyncGenerator[Event, None]:
         """The events of `ask_aside`, as a turn; `show` gets the answer."""
 
-        async def work(_emit: Emit) -> TurnFinished:
+        async def work(_emit: Emit) -> None:
             show(await self.ask_aside(question))
-            return TurnFinished("answered")
 
         return self.tasks.run(work)
 

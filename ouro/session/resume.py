@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ouro.agent.compactor import compaction_record
 from ouro.display import Todo
 from ouro.errors import SessionError
-from ouro.events import Emit, Event, Notice, TurnFinished
+from ouro.events import Emit, Event, Notice
 from ouro.llm import ModelSpec
 from ouro.memory.backend import MessageRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, scale_tokens
@@ -143,14 +143,13 @@ class Resumed(msgspec.Struct, eq=False):
         if part == "summary":
             return self.window.compact("")
 
-        async def work(emit: Emit) -> TurnFinished:
+        async def work(emit: Emit) -> None:
             at = self.info.updated_at
             if part == "tail":
                 await self._send_tail(emit)
             elif part == "then":
                 await asyncio.to_thread(self.memory.hold, at, self.info.id)
                 emit(Notice(f"Memory is as it was then ({local_time(at)}): later changes are not sent."))
-            return TurnFinished("answered")
 
         return self.tasks.run(work)
 

@@ -25,7 +25,6 @@ from ouro.events import (
     ToolFinished,
     ToolProgress,
     ToolStarted,
-    TurnFinished,
     UserAnswer,
 )
 from ouro.extensions import CommandRegistry, Skills
@@ -290,7 +289,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.workbench.models.close()
         await self.transcript.close()
 
-    async def _run_line(self, line: str, share: bool, emit: Emit) -> TurnFinished:
+    async def _run_line(self, line: str, share: bool, emit: Emit) -> None:
         call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
         began = time.monotonic()
         if reason := await asyncio.to_thread(self.permissions.find_danger, line):
@@ -298,7 +297,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             answer = await self.turn.tasks.ask_user(QuestionAsked(call.id, question, of_turn=False), emit)
             if not (isinstance(answer, Reply) and answer.answers[:1] == ("run",)):
                 emit(Notice("The line was not run."))
-                return TurnFinished("answered")
+                return
         emit(ToolStarted(call, line))
 
         printed = ""
@@ -327,4 +326,3 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 await self.transcript.add(user(text))
             except SaveFailed as error:
                 emit(Notice(str(error), "error"))
-        return TurnFinished("answered")

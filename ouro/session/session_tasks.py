@@ -12,8 +12,8 @@ from ouro.errors import UsageError
 from ouro.events import Emit, Event, Notice, PermissionAsked, QuestionAsked, QuestionClosed, TurnFinished, UserAnswer
 from ouro.utils.log import log
 
-Work = Callable[[Emit], Awaitable[TurnFinished]]
-"""Emits what happens; returns how it ended."""
+Work = Callable[[Emit], Awaitable[TurnFinished | None]]
+"""Emits what happens; returns how it ended, None: as it should."""
 
 
 class SessionTasks:
@@ -45,8 +45,8 @@ class SessionTasks:
     def run_as_turn(self, events: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
         """Run a stream of events as a turn; what it yields comes out, and a TurnFinished at its end."""
 
-        async def work(emit: Emit) -> TurnFinished:
-            finished = TurnFinished("answered")
+        async def work(emit: Emit) -> TurnFinished | None:
+            finished = None
             async with aclosing(events()) as stream:
                 async for event in stream:
                     if isinstance(event, TurnFinished):
@@ -69,7 +69,7 @@ class SessionTasks:
 
         async def finish() -> TurnFinished:
             try:
-                return await work(events.put_nowait)
+                return await work(events.put_nowait) or TurnFinished("answered")
             except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program
                 log.exception("the turn failed")
                 return TurnFinished("failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`.")
