@@ -43,7 +43,7 @@ from ouro.session.resume import Resumed
 from ouro.session.rewind import FileUndo, Rewind, Undoer
 from ouro.session.scrollback import Scrollback
 from ouro.session.session import Workbench
-from ouro.session.session_hooks import SessionHooks
+from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_tasks import SessionTasks
 from ouro.session.titles import Titles
 from ouro.tools.builtin import builtin_tools
@@ -368,7 +368,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         for tool in self.ground.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
-        ask_user, hooks = self.hooks.with_notifications(self.tasks.ask_user), self.hooks.tools(bench.cwd)
+        ask_user, hooks = self.hooks.with_notifications(self.tasks.ask_user), ToolEvents(self.hooks, bench.cwd)
         runner = ToolRunner(tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks)
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
         return Requests(self.extensions.system_prompt, runner, block)

@@ -20,6 +20,7 @@ from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_folders import SUBAGENTS
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.session.session_hooks import ToolEvents
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.shell import ShellJobs
 from ouro.tools.subagent import AgentSpec
@@ -85,7 +86,7 @@ def _make_child(
         permissions.keeps_back,
     )
     tools = select_tools(spec, {tool.name: tool for tool in (*found, *session.extensions.tools())})
-    hooks = session.hooks.tools(cwd, child_id)
+    hooks = ToolEvents(session.hooks, cwd, child_id)
     runner = ToolRunner(tools, permissions, ask_user, session.before_change, _after_tool, hooks)
     models, instructions = _choose_models(spec, session), session.extensions.instructions_in(cwd)
     requests = Requests(_make_prompt(spec, instructions, session, has_skills="skill" in tools), runner)

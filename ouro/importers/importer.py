@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -237,9 +237,9 @@ class Importer:
         if not header.origin:
             return replace(done, outcome="known", messages=0)
         whole = await self._store.read_whole(header.id)
-        more = await asyncio.to_thread(lambda: _Growth(whole.records(), records))
-        new = more.records(header)
-        added = sum(isinstance(item, MessageRecord) for item in new) - more.has_parted
+        program = header.origin.get("from", "")
+        new, has_parted = await asyncio.to_thread(lambda: _find_new(whole.records(), records, program))
+        added = sum(isinstance(item, MessageRecord) for item in new) - has_parted
         if added <= 0:
             return replace(done, outcome="known", messages=0)
         loaded = await self._store.load_session(header.id)
@@ -254,73 +254,57 @@ class Importer:
         finally:
             await self._store.close_session(header.id)
         remark = "It went on in both places: what was added there now stands behind what was said here."
-        return replace(done, outcome="more", messages=added, reason=remark if more.has_parted else "")
+        return replace(done, outcome="more", messages=added, reason=remark if has_parted else "")
 
 
-class _Growth:
-    """Compares a source with the session that was imported from it before.
+def _find_new(imported: Iterable[Record], source: Iterable[Record], program: str) -> tuple[list[Record], bool]:
+    """What a source has more than the session that was imported from it before, and whether that has more, too.
 
     A message is recognized by its time, its role and the call it begins with; not by its text, in which secrets may
-    have been masked.
+    have been masked. Changes that would hide messages that were added here are left out.
     """
-
-    def __init__(self, imported: Iterable[Record], source: Sequence[Record]) -> None:
-        self._source = list(_keyed(source))
-        self._imported: dict[_Key, Record] = {}
-        self._last_at, self._last = "", 0
-        for key, record in _keyed(imported):
-            self._imported[key] = record
-            self._last_at = max(self._last_at, record.at)
-            self._last = max(self._last, getattr(record, "number", 0))
-        self._changes = {key[:2] for key in self._imported}
-        self._titles = [record.title for record in self._imported.values() if isinstance(record, TitleRecord)]
-        known = {key for key, _ in self._source}
-        messages = (key for key, record in self._imported.items() if isinstance(record, MessageRecord))
-        self.has_parted = any(key not in known for key in messages)
-        """A message was added here that the source does not have."""
-
-    def records(self, header: SessionHeader) -> list[Record]:
-        new: list[Record] = []
-        if self.has_parted:
-            program = PROGRAM_NAMES.get(header.origin.get("from", ""), "another program")
-            note = f"What follows was said in {program}, where this session went on, too."
-            new.append(MessageRecord(self._number(), self._last_at, Message("user", (Context(note),))))
-        numbers = {0: 0}
-        before = 0
-        for key, record in self._source:
-            if not isinstance(record, MessageRecord):
-                if (change := self._change(key, record, numbers)) is not None:
-                    new.append(change)
-                continue
-            known = self._imported.get(key)
-            if isinstance(known, MessageRecord) and (
-                self.has_parted or len(known.message.parts) == len(record.message.parts)
-            ):
-                numbers[record.number] = before = known.number
-                continue
-            if known:  # it was incomplete at the last import
-                new.append(RewindRecord(before, record.at))
-            before = numbers[record.number] = self._number()
-            new.append(replace(record, number=before))
-        return new
-
-    def _change(self, key: _Key, record: Record, numbers: Mapping[int, int]) -> Record | None:
-        """The change to apply; None if it is applied already, or would hide messages that were added here."""
-        if isinstance(record, TitleRecord):
-            return record if record.title not in self._titles and len(self._titles) <= 1 else None
-        if self.has_parted or key[:2] in self._changes:
-            return None
-        if isinstance(record, RewindRecord):
-            return replace(record, to=numbers.get(record.to, 0))
-        if isinstance(record, CompactionRecord):
-            covers = (numbers.get(record.covers[0], 1), numbers.get(record.covers[1], self._last))
-            kept = tuple(numbers[item] for item in record.kept if item in numbers)
-            return replace(record, number=self._number(), covers=covers, kept=kept)
-        return record
-
-    def _number(self) -> int:
-        self._last += 1
-        return self._last
+    there, here = list(_keyed(source)), dict[_Key, Record]()
+    last_at, last = "", 0
+    for key, record in _keyed(imported):
+        here[key] = record
+        last_at, last = max(last_at, record.at), max(last, getattr(record, "number", 0))
+    changes = {key[:2] for key in here}
+    titles = [record.title for record in here.values() if isinstance(record, TitleRecord)]
+    messages = {key for key, record in here.items() if isinstance(record, MessageRecord)}
+    has_parted = bool(messages - {key for key, _ in there})
+    new: list[Record] = []
+    if has_parted:
+        last += 1
+        name = PROGRAM_NAMES.get(program, "another program")
+        note = f"What follows was said in {name}, where this session went on, too."
+        new.append(MessageRecord(last, last_at, Message("user", (Context(note),))))
+    numbers, before = {0: 0}, 0
+    for key, record in there:
+        match record:
+            case MessageRecord():
+                known = here.get(key)
+                is_same = isinstance(known, MessageRecord) and len(known.message.parts) == len(record.message.parts)
+                if isinstance(known, MessageRecord) and (is_same or has_parted):
+                    numbers[record.number] = before = known.number
+                    continue
+                if known:  # it was incomplete at the last import
+                    new.append(RewindRecord(before, record.at))
+                before = numbers[record.number] = last = last + 1
+                new.append(replace(record, number=before))
+            case TitleRecord(title):
+                new += [record] if title not in titles and len(titles) <= 1 else []
+            case _ if has_parted or key[:2] in changes:
+                pass
+            case RewindRecord(to):
+                new.append(replace(record, to=numbers.get(to, 0)))
+            case CompactionRecord(covers=(first, final)):
+                covers = (numbers.get(first, 1), numbers.get(final, last))
+                kept = tuple(numbers[item] for item in record.kept if item in numbers)
+                last += 1
+                new.append(replace(record, number=last, covers=covers, kept=kept))
+            case _:
+                new.append(record)
+    return new, has_parted
 
 
 def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:

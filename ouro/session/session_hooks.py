@@ -85,10 +85,6 @@ class SessionHooks:
         if self._is_started:
             await self.run("session-end", {"reason": "exit"}, most=MAX_END)
 
-    def tools(self, cwd: Path, agent: str = "") -> ToolEvents:
-        """For the tools of an agent, by the name of a subagent."""
-        return ToolEvents(self, cwd, agent)
-
     def with_notifications(self, ask_user: AskUser) -> AskUser:
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
             kind, about = "question", ""
@@ -132,9 +128,9 @@ def _about(agent: str) -> dict[str, str]:
 
 
 class ToolEvents:
-    """The hooks before and after the tools of one agent (`ToolHooks`)."""
+    """The hooks before and after the tools of one agent (`ToolHooks`); `agent`: the name of a subagent."""
 
-    def __init__(self, hooks: SessionHooks, cwd: Path, agent: str) -> None:
+    def __init__(self, hooks: SessionHooks, cwd: Path, agent: str = "") -> None:
         self._hooks = hooks
         self._cwd = cwd
         self._agent = agent
