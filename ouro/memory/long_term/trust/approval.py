@@ -24,7 +24,7 @@ from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.store import FindsSecret, GitMemoryStore, mark
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.utils.log import log
-from ouro.utils.text import cut, escaped, line_changes
+from ouro.utils.text import cut, escaped, join_names, line_changes
 
 ASKS = "memory.write is `ask`"
 Edits = Sequence[FileEdit]
@@ -115,7 +115,9 @@ class TurnChanges:
         whole: list[str] = []
         for edit in edits:
             now = self._store.find(edit.name)
-            is_decided = _has_same_lines(now, edit.after) or not self._store.filter_unapproved([mark(edit.name, now)])
+            # The lines of two sessions may be in another order in the file.
+            has_same_lines = sorted((now or "").splitlines()) == sorted((edit.after or "").splitlines())
+            is_decided = has_same_lines or not self._store.filter_unapproved([mark(edit.name, now)])
             if is_decided and edit.name not in self.others:
                 whole.append(edit.name)
             elif heads[edit.name] == accepted[edit.name]:
@@ -197,11 +199,6 @@ def _apply(edits: Edits, text: str | None) -> str | None:
         elif text != edit.after:
             text = apply_edit(edit, text or "") or None
     return text
-
-
-def _has_same_lines(text: str | None, other: str | None) -> bool:
-    """Whether two texts have the same lines: those of two sessions may be in another order in the file."""
-    return text == other or sorted((text or "").splitlines()) == sorted((other or "").splitlines())
 
 
 def _in_order_of(file: str, text: str) -> str:
@@ -295,9 +292,8 @@ def outside_id(scope: Scope, blobs: Mapping[str, str]) -> str:
 
 def question_about(proposal: Proposal) -> Question:
     """The question in plain words: where the change was found or why it is pending, and all of its lines."""
-    names = ", ".join(edit.name for edit in proposal.edits[:MAX_SOURCES])
-    if (more := len(proposal.edits) - MAX_SOURCES) > 0:
-        names += f" and {more:,} more files"
+    names = join_names([edit.name for edit in proposal.edits], MAX_SOURCES)
+    names += " files" if len(proposal.edits) > MAX_SOURCES else ""
     if proposal.origin == "outside":
         why = [f"Found in {names} of your memory, not yet approved: {proposal.reason}."]
     else:
