@@ -118,10 +118,8 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
     return ImportMaterial(tuple(pieces), tuple(files), tuple(skipped))
 
 
-def is_project(named: str, root: Path | None) -> bool:
+def is_project(named: str, root: Path) -> bool:
     """Whether `named` (a path, or Claude Code's name `-home-me-app`) is this project or a folder in it."""
-    if root is None:
-        return False
     return named == claude_project_name(root) or f"{named.rstrip('/')}/".startswith(f"{root.resolve()}/")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -188,16 +188,13 @@ class LongTermMemoryManager:
 
         await self._run_or_warn("approve what was written", approve)
 
-    @contextmanager
-    def recording(self, path: Path, before: bytes | None, after: bytes | None) -> Iterator[None]:
+    def recording(self, path: Path, before: bytes | None, after: bytes | None) -> AbstractContextManager[None]:
         """Record the write of a file tool that is done inside, where it is one of a memory file. Blocks."""
-        found = next((scope for scope in self._scopes if path.is_relative_to(scope.store.folder.resolve())), None)
-        if found is None:
-            yield
-            return
-        name = str(path.relative_to(found.store.folder.resolve()))
-        with found.recording(self._marks.session, name, before, after):
-            yield
+        for scope in self._scopes:
+            folder = scope.store.folder.resolve()
+            if path.is_relative_to(folder):
+                return scope.recording(self._marks.session, str(path.relative_to(folder)), before, after)
+        return nullcontext()
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool, at: TurnRef) -> None:
         """After a turn: commit what it wrote or make it pending, in the background. Arguments as of `tool_ended`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from itertools import islice
 
 import msgspec
@@ -164,14 +164,14 @@ class ScopeMemory:
         """Note what turns of other sessions have in the files now: `session` may have read it."""
         self._unapproved_seen |= {mark(edit.name, edit.after) for edit in self._writes.of_others(session)}
 
-    @contextmanager
-    def recording(self, session: str, name: str, before: bytes | None, after: bytes | None) -> Iterator[None]:
+    def recording(
+        self, session: str, name: str, before: bytes | None, after: bytes | None
+    ) -> AbstractContextManager[None]:
         """Record the write of a file tool that is done inside; no other ouro changes this memory meanwhile."""
         texts = (None if data is None else data.decode("utf-8-sig", "replace") for data in (before, after))
         edit = FileEdit(name, *(text and text.replace("\r\n", "\n") for text in texts))
         self.store.ensure_repo()
-        with self._writes.recording(session, edit):
-            yield
+        return self._writes.recording(session, edit)
 
     def tool_ended(self, find_provenance: Callable[[], Provenance], at: TurnRef, *, asks: bool) -> None:
         """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro keeps this (M13)."""
