@@ -41,8 +41,6 @@ _OUTPUT_HEAD = 600
 
 
 class IndexedSession(msgspec.Struct):
-    """A row of `sessions`."""
-
     seq: int
     id: str
     folder: str
@@ -136,7 +134,6 @@ def save_session(database: sqlite3.Connection, session: IndexedSession) -> None:
 
 
 def _hash(descriptor: int, end: int) -> bytes:
-    """A hash of the bytes before `end`; of a long file only the last part."""
     start = 0 if end <= _HASHED_WHOLE else end - _HASHED_END
     return hashlib.blake2b(read_range(descriptor, start, end), digest_size=16).digest()
 

@@ -59,11 +59,9 @@ class MemoryHit(msgspec.Struct, frozen=True):
     parts: Mapping[str, float]
     """The terms of the score: `words`, `vectors`, `speaker`, `days`, `asks`, `session`."""
     place: int
-    """Its row in the index."""
     at: str = ""
     session: str = ""
     title: str = ""
-    """Of the session."""
     project: str = ""
     number: int = 0
     """Of the message; of a core line its line; of a note the turn that taught it."""
@@ -247,7 +245,6 @@ def _range_of_notes(request: _Request) -> PassageRange:
 
 
 def _make_allowed(database: sqlite3.Connection) -> None:
-    """Make the table for the passages that pass the filter, as ranges of their ids."""
     database.execute("CREATE TEMP TABLE IF NOT EXISTS allowed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL)")
     database.execute("DELETE FROM temp.allowed")
 

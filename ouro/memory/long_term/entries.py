@@ -175,7 +175,6 @@ def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
 
 
 def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> EntryDetails:
-    """Everything about one entry. Raises UsageError: there is no such entry."""
     if ":" in named:
         entry = _find_named(core_entries(editor), named)
         return EntryDetails(entry, str(editor.scope(entry.scope).store.folder / entry.file))

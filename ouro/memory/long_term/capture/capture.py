@@ -56,7 +56,6 @@ _MIN_CHARACTERS = 12
 _MAX_SAID = 300
 """A message with more characters may say more than what was captured from it."""
 _CAPTURED = "captured"
-"""The state file with the fingerprints of captured texts."""
 _MAX_CAPTURED = 2_000
 _FOREVER = "~"
 """Sorts after every time."""
@@ -130,9 +129,7 @@ class Capture(msgspec.Struct, eq=False):
     notes: SessionNotes
     ask: AskModel
     mark: str
-    """Surrounds quoted text in requests."""
     categories: Mapping[str, Scope]
-    """Each with its usual scope."""
     run_alone: Callable[[Callable[[], None]], Awaitable[None]] = asyncio.to_thread
     """Runs a function that writes memory in a thread, while nothing else writes."""
     asks: bool = False

@@ -72,7 +72,6 @@ class OperationLimits(msgspec.Struct, frozen=True):
     """The notes in the request; the model names them by number, from 1, or by id."""
     categories: Mapping[str, Scope]
     scopes: Sequence[Scope]
-    """The scopes that can be written here."""
     root: str = ""
     """The root of the repository: file names become relative to it."""
 
@@ -187,7 +186,6 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
 
 
 def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
-    """The note that a model names by its number or id."""
     name = str(name).strip().strip("[]#")
     if name.isdecimal() and 0 < int(name) <= len(limits.shown):
         return limits.shown[int(name) - 1]

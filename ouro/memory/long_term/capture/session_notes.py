@@ -34,7 +34,6 @@ _QUERIES = 6
 """The nearest notes are searched for by so many of the latest messages of the user."""
 _REASON_WIDTH = 200
 _MIN_SIMILARITY = 0.85
-"""The cosine from which on two notes count as similar."""
 _NEIGHBOURS = 12
 
 

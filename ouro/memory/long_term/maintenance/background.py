@@ -44,7 +44,6 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     make: Callable[[], tuple[NoteConsolidator, Crystallizer]] | None
     """Constructs the services that maintain notes when they are first needed; None if memory is off."""
     lock: Path
-    """A lock file: one process at a time maintains memory."""
     price: Callable[[int], float | None]
     """Returns the price of so many tokens in US dollars; None if not known."""
     usage: Callable[[], Usage]

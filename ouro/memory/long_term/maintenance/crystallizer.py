@@ -36,7 +36,6 @@ This session is more than a week old. Write notes only about what is still true:
 repeatedly, problems that could occur again, decisions with their reasons. Write no note about work that is finished."""
 _STATE = "crystallized"
 _MAX_FAILURES = 3
-"""Failures after which a session is skipped."""
 
 
 class _Progress(msgspec.Struct, frozen=True):
@@ -70,9 +69,7 @@ class Crystallizer(msgspec.Struct, eq=False):
     capture: Capture
     session_catalog: SessionCatalog
     repository: GitRepository
-    """Stores the state."""
     memory: MemoryManager
-    """The messages of the open session."""
 
     def is_due(self) -> bool:
         """Whether the last run in the background was a week ago. Blocks."""

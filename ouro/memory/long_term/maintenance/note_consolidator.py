@@ -79,11 +79,8 @@ class NoteConsolidator(msgspec.Struct, eq=False):
     ask: AskModel
     notebook: Notebook
     repositories: Mapping[Scope, GitRepository]
-    """Store the state of each scope."""
     categories: Mapping[str, Scope]
-    """Each with its usual scope."""
     mark: str
-    """Surrounds quoted text in requests."""
     alike: Alike = lambda _note: ()
     alone: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread
     """Runs in a thread what writes, while nothing else writes."""

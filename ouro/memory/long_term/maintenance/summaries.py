@@ -59,11 +59,9 @@ class Summaries(msgspec.Struct, eq=False):
     """Writes the summary of the open session, and of earlier sessions that have none."""
 
     memory: MemoryManager
-    """The messages of the open session."""
     session_catalog: SessionCatalog
     ask: Callable[[list[Message]], Awaitable[str]]
     mark: str
-    """Surrounds quoted text in requests."""
 
     async def keep_up(self) -> None:
         """Update the summary of this session if it has at least `GROWN` new user messages. Raises ModelError."""

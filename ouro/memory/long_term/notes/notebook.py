@@ -53,7 +53,6 @@ class Written(msgspec.Struct, frozen=True):
     scope: Scope
     commit: str
     before: str = ""
-    """The text that the note replaces."""
 
 
 class Notebook(msgspec.Struct, eq=False):
@@ -238,7 +237,6 @@ def proposal_event(notes: Sequence[Note]) -> NoteKept:
 
 
 def notes_event(operation: Literal["archive", "share"], written: Sequence[Written], why: str) -> list[NoteKept]:
-    """One event for each commit that changed several notes."""
     events: list[NoteKept] = []
     for (scope, commit), changes in groupby(written, key=lambda change: (change.scope, change.commit)):
         notes = [change.note for change in changes]

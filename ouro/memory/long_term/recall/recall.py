@@ -233,7 +233,6 @@ def _best(candidates: Iterable[_Candidate], count: int) -> list[_Candidate]:
 
 
 def _refusal(file: NoteFile, confidence: float, situation: Situation, merged: frozenset[str]) -> str:
-    """Why a note is not sent; empty when it may be."""
     note = file.note
     if (file.scope, file.name) in situation.untrusted:
         return "changed outside of ouro: waiting for approval"

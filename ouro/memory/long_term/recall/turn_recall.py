@@ -128,7 +128,6 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     """Finds notes in the scopes of a session. Every method but `has_notes` blocks."""
 
     lookup: Lookup
-    """Opens the index when it is first needed."""
     scopes: tuple[ScopeMemory, ...]
     root: Path
     mark: str
@@ -182,7 +181,6 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return found
 
     def judge(self, notes: Sequence[Remembered], turn: Sequence[Message]) -> None:
-        """Count which of the notes of a turn were of use in it."""
         from ouro.memory.long_term.recall.recall import ABOUT_FILE, is_used
 
         prompt, answers = turn[0].text, [message for message in turn if message.role == "assistant"]
@@ -228,7 +226,6 @@ class TurnRecall(msgspec.Struct, eq=False):
     finder: NoteFinder
     channel: SessionChannel
     hypotheses: HypothesisModel | None
-    """None when no model is configured for it."""
     commands: CommandLedger | None = None
     """None where no project has memory here, or by `memory.commands`."""
     _receipts: dict[int, NotesRecalled] = msgspec.field(default_factory=dict)
@@ -264,7 +261,6 @@ class TurnRecall(msgspec.Struct, eq=False):
         return replace(receipts[0], items=every) if receipts else NotesRecalled((), "local")
 
     def _turn(self) -> list[MessageRecord]:
-        """The messages of the last turn, oldest first."""
         found: list[MessageRecord] = []
         for entry in reversed(self.memory.transcript.entries):
             found.append(entry)
