@@ -74,8 +74,7 @@ class Vectors:
         self.choose_model()
         done = 0
         for table in tables:
-            while done < most and (count := self._fill(table, min(BATCH, most - done))):
-                done += count
+            done += self._fill(table, most - done) if done < most else 0
         return done
 
     def fill_all(self, tables: Sequence[str] = TABLES, seconds: float = math.inf, most: float = math.inf) -> None:

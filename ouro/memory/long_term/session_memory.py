@@ -75,8 +75,9 @@ class SessionMemory:
         for service in (self.manager, self._recall, self.capture, self.maintenance):
             if service:
                 service.start()
-        is_shared = any(store.is_shared for store in self.manager.stores) if self.manager else False
-        if self.manager and is_shared and self.maintenance and self.maintenance.is_automatic:
+        if not (self.manager and self.maintenance and self.maintenance.is_automatic):
+            return
+        if any(store.is_shared for store in self.manager.stores):
             from ouro.memory.long_term.team import ask_owner  # needed only for shared memory
 
             channel = self.maintenance.channel
@@ -134,10 +135,7 @@ class SessionMemory:
         return found.text if found else ""
 
     async def tool_finished(self, tool: str) -> None:
-        """React to the end of a tool call.
-
-        Await it before the next tool runs: what the tool wrote is checked against the messages so far (M13).
-        """
+        """Await it before the next tool runs: what the tool wrote is checked against the messages so far (M13)."""
         if self.manager and tool in _WRITING_TOOLS:
             await self.manager.tool_ended(*self._turn())
 
@@ -153,12 +151,9 @@ class SessionMemory:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:
             self.manager.turn_ended(*self._turn())
-        if self._recall:
-            self._recall.turn_ended()
-        if self.capture:
-            self.capture.turn_ended()
-        if self.maintenance:
-            self.maintenance.after_turn()
+        for service in (self._recall, self.capture, self.maintenance):
+            if service:
+                service.turn_ended()
 
     def compacted(self) -> None:
         """Capture the messages that a summary replaces, in the background; returns at once."""
@@ -177,11 +172,7 @@ class SessionMemory:
             await self.lookup.keep_up()
 
     async def with_editor(self, act: Callable[[MemoryEditor], _Done], *, quiet: bool = False) -> _Done:
-        """Run an action of the user in a thread with a `MemoryEditor`, while nothing else here writes memory.
-
-        Args:
-            quiet: the caller shows what changed; no event is emitted.
-        """
+        """Run an action of the user in a thread, while nothing else here writes memory; no event if `quiet`."""
         lookup = self.lookup
         index = None if lookup is None else lambda: lookup.search().index
         return await self.require().with_editor(act, index, quiet=quiet)

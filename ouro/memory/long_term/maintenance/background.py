@@ -77,7 +77,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             log.warning("the last session is not carried over: %s", error)
             return ""
 
-    def after_turn(self) -> None:
+    def turn_ended(self) -> None:
         """Start the tasks that are due, in the background; returns at once."""
         if self.is_automatic and not self._is_running:
             self._is_running = True

@@ -87,8 +87,18 @@ class Crystallizer(msgspec.Struct, eq=False):
         for info in sorted(await self.session_catalog.here(), key=lambda info: info.updated_at):
             read = progress.get(info.id, _Progress())
             is_other = info.id != self.memory.session_id and not info.is_copied_by_hand
-            if is_other and read.at < info.updated_at < before:
-                found.append(await self._examine(info, read))
+            if not is_other or not read.at < info.updated_at < before:
+                continue
+            if read.failures >= _MAX_FAILURES:
+                found.append(OldSession(info, skipped=f"the model failed {read.failures} times"))
+            elif (transcript := await read_uncut(self.session_catalog.store, info.id)) is None:
+                found.append(OldSession(info, skipped="it cannot be read, or memory was off in it"))
+            elif parts := _parts(transcript, read):
+                words = sum(estimate(message.text) for part in parts for message in part.spoken)
+                found.append(OldSession(info, len(parts), words + len(parts) * REQUEST_TOKENS))
+            else:
+                await asyncio.to_thread(self._record, info.id, _Progress(transcript.last_number, info.updated_at))
+                found.append(OldSession(info, skipped="it has no messages of the user"))
         return found
 
     async def read(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
@@ -114,19 +124,6 @@ class Crystallizer(msgspec.Struct, eq=False):
                 await asyncio.to_thread(self._record, info.id, replace(progress, failures=progress.failures + 1))
                 raise
             await asyncio.to_thread(self._record, info.id, _Progress(transcript.last_number, info.updated_at))
-
-    async def _examine(self, info: SessionInfo, progress: _Progress) -> OldSession:
-        if progress.failures >= _MAX_FAILURES:
-            return OldSession(info, skipped=f"the model failed {progress.failures} times")
-        transcript = await read_uncut(self.session_catalog.store, info.id)
-        if transcript is None:
-            return OldSession(info, skipped="it cannot be read, or memory was off in it")
-        parts = _parts(transcript, progress)
-        if not parts:
-            await asyncio.to_thread(self._record, info.id, _Progress(transcript.last_number, info.updated_at))
-            return OldSession(info, skipped="it has no messages of the user")
-        words = sum(estimate(message.text) for part in parts for message in part.spoken)
-        return OldSession(info, len(parts), words + len(parts) * REQUEST_TOKENS)
 
     def _record(self, session_id: str, progress: _Progress) -> None:
         state = self.repository.load_state(_STATE, _State)
