@@ -25,7 +25,7 @@ from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, ids_named, is_note_name, new_id, note_text, parse_note
-from ouro.memory.long_term.notes.notebook import Written, archive_changes, timestamp
+from ouro.memory.long_term.notes.notebook import Written, archive_changes
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import find_on_subject, find_replaced, fold_words, subject_words
 from ouro.memory.long_term.trust.approval import apply_edit
@@ -167,22 +167,19 @@ def write_text(
     """
     scope, note = editor.scope(chosen.scope), make_note(editor, chosen)
     old_notes = [entry for entry in replaced if entry.kind == "note"]
+    target = old_notes[0].id if old_notes else ""
     scope.store.ensure_repo()
     with scope.alone():
         changes = _remove_lines(editor, chosen.scope, replaced)
+        changes |= _archive_notes(editor, chosen.scope, old_notes[1:] if chosen.is_note else old_notes)
         if chosen.is_note:
-            if old_notes:
-                note = editor.notebook.link(note, "supersede", old_notes[0].id)
-            else:
-                note = editor.notebook.link(note, "add", "", related)
+            note = editor.notebook.link(note, "supersede" if old_notes else "add", target, related)
             text, entry_id, name, line = note_text(note), note.id, note.file_name, 0
-            changes |= _archive_notes(editor, chosen.scope, old_notes[1:])
         else:
             name = f"{chosen.category}.md"
             text = append_lines(changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text])
             line = len(text.splitlines())
             entry_id = f"{chosen.scope}/{name}:{line}"
-            changes |= _archive_notes(editor, chosen.scope, old_notes)
         subject = f"Remember: {one_line(chosen.text, 80)}"
         done = editor.write(chosen.scope, {**changes, name: text}, subject, origin)
     entry = MemoryEntry(
@@ -224,13 +221,10 @@ def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
 
 
 def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
-    entities, at = entities_in(chosen.text), timestamp()
+    entities = entities_in(chosen.text)
     anchors = editor.anchors.of(entities) if editor.anchors and chosen.scope == "repo" else ()
-    return Note(
+    note = Note(
         id=new_id(),
-        created_at=at,
-        updated_at=at,
-        confirmed_at=at,
         scope=chosen.scope,
         category=chosen.category,
         session_id=editor.moment.session,
@@ -239,6 +233,7 @@ def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
         anchors=anchors,
         text=chosen.text,
     )
+    return editor.notebook.add_times(note)
 
 
 def append_lines(text: str, lines: Sequence[str]) -> str:
