@@ -137,20 +137,19 @@ class Wire(ABC):
         self._endpoint = endpoint
         self._effort = effort
         self._model = spec.name.partition("/")[2] or spec.name
-        self._client: httpx.AsyncClient | None = None
-        """Keeps its connections between requests."""
+        self._clients: list[httpx.AsyncClient] = []
+        """None or one, which keeps its connections between requests; a list, so that copies of a model share it."""
         self._making = asyncio.Lock()
 
     async def warm(self) -> None:
         """Make the client before the first request, in a thread: it takes 0.1 s."""
         async with self._making:  # a first request that arrives meanwhile waits for this client
-            if self._client is None:
-                self._client = await asyncio.to_thread(new_client, "AsyncClient", self._endpoint)
+            if not self._clients:
+                self._clients.append(await asyncio.to_thread(new_client, "AsyncClient", self._endpoint))
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        while self._clients:
+            await self._clients.pop().aclose()
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         begun, lessons = False, 0
@@ -215,11 +214,11 @@ class Wire(ABC):
 
     async def _read_events(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
         await self.warm()
-        assert self._client is not None
+        [client] = self._clients
         url = self._endpoint.base_url.rstrip("/") + path
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
         with translate_http_errors(self._endpoint):
-            async with self._client.stream("POST", url, content=encode_json(body), headers=headers) as response:
+            async with client.stream("POST", url, content=encode_json(body), headers=headers) as response:
                 if not response.is_success:
                     head = await self._read_head(response)
                     raise error_from_status(response.status_code, head, response.headers, self._endpoint)

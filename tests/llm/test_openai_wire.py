@@ -88,11 +88,15 @@ async def test_a_schema_is_sent_and_left_out_where_the_server_refuses_it(openai)
     assert sent(openai)["temperature"] == 0
     named = {"name": "answer", "strict": True, "schema": schema}
     assert sent(openai)["response_format"] == {"type": "json_schema", "json_schema": named}
-    await chunks_of(model.with_schema(schema))
+    constrained = model.with_schema(schema)
+    await chunks_of(constrained)
     assert "response_format" not in sent(openai)
     await chunks_of(model)
     assert "response_format" not in sent(openai)
+    (client,) = model._clients
+    assert constrained._clients == [client]
     await model.close()
+    assert client.is_closed
 
 
 async def test_a_refusal_of_something_else_is_told(openai):
