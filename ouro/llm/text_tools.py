@@ -318,7 +318,10 @@ def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
         return False
     for name, value in arguments.items():  # the outermost type: the tool itself checks the rest
         kinds = _kinds(known[name])
-        fits = "boolean" in kinds if isinstance(value, bool) else any(isinstance(value, _TYPES[kind]) for kind in kinds)
+        if isinstance(value, bool):
+            fits = "boolean" in kinds
+        else:
+            fits = any(isinstance(value, _TYPES.get(kind, object)) for kind in kinds)
         if kinds and not fits:
             return False
     return True

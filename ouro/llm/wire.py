@@ -117,14 +117,17 @@ async def read_chunks(
                     event = await anext(events, None)
                 if event is None:
                     break
-                for chunk in reader.read(event):
+                try:
+                    found = list(reader.read(event))
+                except RecursionError as error:
+                    message = "The answer broke off: the server sent an event that is nested too deep."
+                    raise StreamCut(message) from error
+                for chunk in found:
                     if not isinstance(chunk, UsageChunk):
                         deadline = clock() + silence
                     yield chunk
     except TimeoutError as error:
         raise StreamCut(f"The answer stopped: no content came for {silence:g} s.") from error
-    except RecursionError as error:
-        raise StreamCut("The answer broke off: the server sent an event that is nested too deep.") from error
     for chunk in reader.end():
         yield chunk
 

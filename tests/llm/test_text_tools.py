@@ -250,3 +250,9 @@ async def test_a_call_that_never_ends_is_stopped_while_it_is_held_back():
     with pytest.raises(ModelError, match="longer than any model's may be"):
         await ModelCall([model], [user("go")], [READ]).run()
     assert model.streamed < 50
+
+
+def test_a_type_that_json_schema_does_not_know_fits_anything():
+    odd = ToolSpec("odd", "", {"type": "object", "properties": {"file": {"type": "file"}}, "required": ["file"]})
+    _, calls = find_calls('{"name": "odd", "arguments": {"file": "a.png"}}', [odd], [])
+    assert [dict(call.arguments) for call in calls] == [{"file": "a.png"}]
