@@ -7,6 +7,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from os import environ
 from pathlib import Path
 from typing import Any, Literal
@@ -189,21 +190,14 @@ def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:
 def _with_summary(transcript: Transcript, entries: list[MessageRecord]) -> Iterator[MessageRecord | str]:
     """The messages, and the summary in force after those that it covers, with the messages that it keeps."""
     compaction = transcript.compaction
-    is_before = compaction is not None
-    for entry in entries:
-        if compaction is not None and is_before and entry.number > compaction.covers[1]:
-            is_before = False
-            yield _summary(transcript)
-        yield entry
-    if is_before:
-        yield _summary(transcript)
-
-
-def _summary(transcript: Transcript) -> str:
-    compaction = transcript.compaction
-    assert compaction is not None
+    if compaction is None:
+        yield from entries
+        return
+    covered = list(takewhile(lambda entry: entry.number <= compaction.covers[1], entries))
     kept = [entry.message.text for entry in transcript.entries if entry.number in compaction.kept]
-    return "\n\n".join([compaction.summary, *(f"Said before, word for word:\n{text}" for text in kept if text.strip())])
+    yield from covered
+    yield "\n\n".join([compaction.summary, *(f"Said before, word for word:\n{text}" for text in kept if text.strip())])
+    yield from entries[len(covered) :]
 
 
 def _id(call_id: str) -> str:
