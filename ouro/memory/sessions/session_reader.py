@@ -198,21 +198,11 @@ class _SessionReader:
         self._messages: list[tuple[RawRecord, int]] = []
 
     async def read(self, reach: Reach) -> ParsedSession:
-        if reach == "whole":
-            return await self._read_all()
-        max_bytes = MAX_SHOWN if reach == "screen" else MAX_SENT
-        found = await _find_context(read_backward(self._file, self._begin, self._end), max_bytes)
-        return await self._read_all() if found.is_lost else await self._read_context(found, reach)
-
-    async def page(self, place: int, count: int) -> RecordPage:
-        if place == self._begin:
-            return RecordPage((), 0)
-        if not self._begin < place <= self._end or await read_record_at(self._file, place) is None:
-            raise SessionDamaged(f"{self._path} was changed by another program.", "Resume the session again.")
-        sources, begin = await _find_page(read_backward(self._file, self._begin, place), count)
-        return RecordPage(await asyncio.to_thread(self._parse, sources), begin)
-
-    async def _read_all(self) -> ParsedSession:
+        if reach != "whole":
+            max_bytes = MAX_SHOWN if reach == "screen" else MAX_SENT
+            found = await _find_context(read_backward(self._file, self._begin, self._end), max_bytes)
+            if not found.is_lost:
+                return await self._parsed_context(found, reach)
         begin = max(self._begin, self._end - MAX_READ)
         records, _ = await asyncio.to_thread(split, await read_at(self._file, begin, self._end), begin)
         if begin == self._begin:
@@ -225,7 +215,7 @@ class _SessionReader:
         place = records[0].offset if records else 0
         return await self._parsed(records, LoadedSession(self._header, (), (notice,), place=place))
 
-    async def _read_context(self, found: _Context, reach: Reach) -> ParsedSession:
+    async def _parsed_context(self, found: _Context, reach: Reach) -> ParsedSession:
         is_cut = reach == "context" and not found.is_complete
         notice = f"The session is longer than any context window: only its last {MAX_SENT >> 20} MB are sent."
         kept = await asyncio.to_thread(self._parse, await self._find_kept(found))
@@ -239,6 +229,14 @@ class _SessionReader:
             is_gapped=found.is_gapped,
         )
         return await self._parsed([step.record for step in found.steps], session)
+
+    async def page(self, place: int, count: int) -> RecordPage:
+        if place == self._begin:
+            return RecordPage((), 0)
+        if not self._begin < place <= self._end or await read_record_at(self._file, place) is None:
+            raise SessionDamaged(f"{self._path} was changed by another program.", "Resume the session again.")
+        sources, begin = await _find_page(read_backward(self._file, self._begin, place), count)
+        return RecordPage(await asyncio.to_thread(self._parse, sources), begin)
 
     async def _parsed(self, sources: Sequence[RawRecord], session: LoadedSession) -> ParsedSession:
         records = await asyncio.to_thread(self._parse, sources)
