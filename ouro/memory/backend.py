@@ -277,12 +277,6 @@ class LoadedSession(msgspec.Struct, frozen=True):
     """Messages of long branches are missing: rewinding to one of them needs another load."""
 
 
-class RecordPage(msgspec.Struct, frozen=True):
-    records: tuple[Record, ...]
-    place: int
-    """The position of the first; 0: nothing precedes it."""
-
-
 class WholeSession(msgspec.Struct, frozen=True):
     header: SessionHeader
     records: Callable[[], Iterator[Record]]
@@ -356,11 +350,11 @@ class MemoryStore(ABC):
     async def read_whole(self, session_id: str) -> WholeSession:
         """A session from its first record to its last, without opening it. Unreadable records are skipped."""
 
-    async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:  # noqa: ARG002
-        """The `count` messages of the transcript before `place`, and the markers between them; none in a store that
-        always loads a whole session. Raises SessionDamaged where it cannot be read.
+    async def load_before(self, session_id: str, place: int, count: int) -> tuple[tuple[Record, ...], int]:  # noqa: ARG002
+        """The `count` messages of the transcript before `place`, the markers between them, and the position of the
+        first (0: nothing precedes it); none in a store that always loads a whole session. Raises SessionDamaged.
         """
-        return RecordPage((), 0)
+        return (), 0
 
     def place_of(self, session_id: str, number: int) -> int | None:  # noqa: ARG002
         """The position of a message of an open session, for `load_before`; None if unknown."""

@@ -89,10 +89,10 @@ class TranscriptPager:
         await self.loaded()
         while self.has_earlier:
             place = self._place
-            page = await self._store.load_before(self._session_id, place, count)
+            records, begin = await self._store.load_before(self._session_id, place, count)
             if self._place == place:  # no other call has loaded it meanwhile
-                self._place = page.place
-                return self._current().prepend(page.records, is_whole=page.place == 0)
+                self._place = begin
+                return self._current().prepend(records, is_whole=begin == 0)
         return ()
 
     def release(self) -> None:

@@ -26,7 +26,6 @@ from ouro.memory.backend import (
     Progress,
     Reach,
     Record,
-    RecordPage,
     SessionHeader,
     SessionInfo,
     TitleRecord,
@@ -164,7 +163,7 @@ class YamlFileMemoryStore(MemoryStore):
             header = await asyncio.to_thread(read_header, folder)
         return WholeSession(header, partial(read_all_records, folder))
 
-    async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
+    async def load_before(self, session_id: str, place: int, count: int) -> tuple[tuple[Record, ...], int]:
         folder = await self._find(session_id)
         with _reading(folder):
             return await read_page(folder, place, count)

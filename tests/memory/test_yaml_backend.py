@@ -213,9 +213,8 @@ class TestYamlFileMemoryStore(StoreContract):
         assert (transcript.sent(), transcript.usage) == (whole.sent(), whole.usage)
         place, pages = loaded.place, []
         while place:
-            page = wait(store.load_before(HEADER.id, place, 50))
-            pages.append(len(transcript.prepend(page.records, is_whole=page.place == 0)))
-            place = page.place
+            records, place = wait(store.load_before(HEADER.id, place, 50))
+            pages.append(len(transcript.prepend(records, is_whole=place == 0)))
         assert pages == [50, 50, count + 1 - MIN_SHOWN - 100]
         assert (transcript.entries, transcript.sent()) == (whole.entries, whole.sent())
 
@@ -223,15 +222,15 @@ class TestYamlFileMemoryStore(StoreContract):
         wait(store.create_session(HEADER))
         for number in range(1, 8):
             wait(store.save_message(HEADER.id, message_record(number, user(str(number)))))
-        page = wait(store.load_before(HEADER.id, store.place_of(HEADER.id, 5), 3))
-        assert [each.message.text for each in page.records] == ["2", "3", "4"]
-        assert store.place_of(HEADER.id, 2) == page.place
+        records, place = wait(store.load_before(HEADER.id, store.place_of(HEADER.id, 5), 3))
+        assert [each.message.text for each in records] == ["2", "3", "4"]
+        assert store.place_of(HEADER.id, 2) == place
         assert store.place_of(HEADER.id, 99) is None
         wait(store.close_session(HEADER.id))
 
         second = again()
         wait(second.load_session(HEADER.id))
-        assert second.place_of(HEADER.id, 2) == page.place
+        assert second.place_of(HEADER.id, 2) == place
         wait(second.close_session(HEADER.id))
 
     def test_what_was_rewound_is_passed_over_on_return(self, store, again):

@@ -26,7 +26,6 @@ from ouro.memory.backend import (
     MessageRecord,
     Reach,
     Record,
-    RecordPage,
     RewindRecord,
     SessionHeader,
 )
@@ -121,7 +120,7 @@ async def read_session(folder: Path, reach: Reach = "whole") -> ParsedSession:
         return await reader.read(reach)
 
 
-async def read_page(folder: Path, place: int, count: int) -> RecordPage:
+async def read_page(folder: Path, place: int, count: int) -> tuple[tuple[Record, ...], int]:
     """Read the `count` messages of the transcript before an offset. Raises as `read_session`."""
     async with _open_reader(folder) as reader:
         return await reader.page(place, count)
@@ -230,13 +229,13 @@ class _SessionReader:
         )
         return await self._parsed([step.record for step in found.steps], session)
 
-    async def page(self, place: int, count: int) -> RecordPage:
+    async def page(self, place: int, count: int) -> tuple[tuple[Record, ...], int]:
         if place == self._begin:
-            return RecordPage((), 0)
+            return (), 0
         if not self._begin < place <= self._end or await read_record_at(self._file, place) is None:
             raise SessionDamaged(f"{self._path} was changed by another program.", "Resume the session again.")
         sources, begin = await _find_page(read_backward(self._file, self._begin, place), count)
-        return RecordPage(await asyncio.to_thread(self._parse, sources), begin)
+        return await asyncio.to_thread(self._parse, sources), begin
 
     async def _parsed(self, sources: Sequence[RawRecord], session: LoadedSession) -> ParsedSession:
         records = await asyncio.to_thread(self._parse, sources)

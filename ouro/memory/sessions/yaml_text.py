@@ -153,10 +153,8 @@ def _scalar(value: Any) -> str:
         if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_WITH_A_MEANING and len(text) < 200:
             return text
         return f'"{_escape(text)}"'
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, float):
         return _float_text(value)
     return str(value)
