@@ -184,7 +184,15 @@ class _LineReader:
     def _take_event(self, event: Mapping[str, Any]) -> None:
         match event.get("type"):
             case "token_count":
-                self._take_usage(event.get("info"))
+                info = dictionary(event.get("info"))
+                if not info or not self._last_answer or info.get("total_token_usage") == self._counted:
+                    return
+                self._counted = info.get("total_token_usage")
+                if isinstance(last := info.get("last_token_usage"), dict):
+                    names = ("input_tokens", "cached_input_tokens", "", "output_tokens")
+                    message = self.builder.message(self._last_answer)
+                    usage = (message.usage or Usage()) + Usage(*(count_of(last.get(name)) for name in names))
+                    self.builder.replace_message(self._last_answer, replace(message, usage=usage))
             case "thread_rolled_back":
                 turns, prompts = count_of(event.get("num_turns")), self.builder.prompts
                 if turns and prompts:
@@ -200,16 +208,6 @@ class _LineReader:
                 self._take_user([Text(cut_text(event["message"])), *images])
             case "agent_message" if "assistant" in self._from_events and isinstance(event.get("message"), str):
                 self._answered(Text(cut_text(event["message"])))
-
-    def _take_usage(self, info: Any) -> None:
-        if not isinstance(info, dict) or not self._last_answer or info.get("total_token_usage") == self._counted:
-            return
-        self._counted = info.get("total_token_usage")
-        if isinstance(last := info.get("last_token_usage"), dict):
-            tokens = (count_of(last.get(key)) for key in ("input_tokens", "cached_input_tokens", "", "output_tokens"))
-            message = self.builder.message(self._last_answer)
-            usage = (message.usage or Usage()) + Usage(*tokens)
-            self.builder.replace_message(self._last_answer, replace(message, usage=usage))
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:

@@ -313,19 +313,15 @@ def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
     last: dict[tuple[str, str], int] = {}
     back: int | None = None
     for record in records:
-        name = (_name(record), record.at)
-        number = record.number if isinstance(record, MessageRecord) else 0
+        kind, number = type(record).__name__, 0
+        if isinstance(record, MessageRecord):
+            first = next(iter(record.message.parts), None)
+            call = first.id if isinstance(first, ToolCall) else first.call_id if isinstance(first, ToolReply) else ""
+            kind, number = f"{record.message.role} {call}".rstrip(), record.number
+        name = (kind, record.at)
         is_again = number and back is not None and last.get(name, 0) > back
         seen[name] += not is_again
         if number:
             last[name] = number
         back = record.to if isinstance(record, RewindRecord) else None
         yield (*name, seen[name]), record
-
-
-def _name(record: Record) -> str:
-    if not isinstance(record, MessageRecord):
-        return type(record).__name__
-    first = next(iter(record.message.parts), None)
-    call = first.id if isinstance(first, ToolCall) else first.call_id if isinstance(first, ToolReply) else ""
-    return f"{record.message.role} {call}".rstrip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -268,29 +268,20 @@ class MemoryManager:
             self._on_notice(text)
 
     async def _write_again(self, lost: SessionLost) -> None:
+        """What is in memory is the current branch of the session and its state."""
         unsaved = {id(record) for record in self._unsaved}
         numbers = {record.number for record in self._unsaved if isinstance(record, MessageRecord)}
-        records = [
-            record
-            for record in self._records()
-            if id(record) not in unsaved and not (isinstance(record, MessageRecord) and record.number in numbers)
-        ]
-        self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
-
-    def _records(self) -> Iterator[Record]:
-        """The session as far as it is in memory: its current branch and its state."""
         transcript, at = self.transcript, self.now()
+        records: list[Record] = []
         for item in (*transcript.kept_entries, *transcript.shown_items()):
-            is_missing_result = isinstance(item, MessageRecord) and not item.at
-            if not isinstance(item, RewindRecord) and not is_missing_result:
-                yield item
-        yield from (PinRecord(number, at) for number in sorted(transcript.pins))
-        if transcript.title:
-            yield TitleRecord(transcript.title, at)
-        if transcript.model:
-            yield ModelRecord(transcript.model, at)
-        if transcript.mode:
-            yield ModeRecord(transcript.mode, at)
+            is_left_out = isinstance(item, MessageRecord) and (not item.at or item.number in numbers)
+            if not (isinstance(item, RewindRecord) or is_left_out or id(item) in unsaved):
+                records.append(item)
+        records += (PinRecord(number, at) for number in sorted(transcript.pins))
+        records += [TitleRecord(transcript.title, at)] if transcript.title else []
+        records += [ModelRecord(transcript.model, at)] if transcript.model else []
+        records += [ModeRecord(transcript.mode, at)] if transcript.mode else []
+        self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
 
     def _take(self, record: Record) -> None:
         self.transcript.take(record)

@@ -50,24 +50,6 @@ class CurrentBranch(msgspec.Struct, frozen=True):
         return CurrentBranch((*self.entries, entry), self.compactions, self.dropped, turns, last)
 
 
-def _branch_of(items: Sequence[NumberedRecord]) -> CurrentBranch:
-    entries: list[MessageRecord] = []
-    compactions: list[CompactionRecord] = []
-    dropped: set[str] = set()
-    for item in items:
-        if isinstance(item, MessageRecord):
-            entries.append(item)
-        elif isinstance(item, CompactionRecord):
-            compactions.append(item)
-            dropped.update(f"{OUTPUT}{call}" for call in item.dropped)
-        elif isinstance(item, DropRecord):
-            dropped = dropped.difference(item.items) if item.restored else dropped.union(item.items)
-    prompts = [entry.number for entry in entries if is_turn(entry.message)]
-    return CurrentBranch(
-        tuple(entries), tuple(compactions), frozenset(dropped), len(prompts), prompts[-1] if prompts else 0
-    )
-
-
 class MessageTree:
     """Messages, compactions and drops, each with its number and its predecessor.
 
@@ -88,7 +70,17 @@ class MessageTree:
     @property
     def current(self) -> CurrentBranch:
         if self._current is None:
-            self._current = _branch_of(self.items)
+            entries = tuple(item for item in self.items if isinstance(item, MessageRecord))
+            compactions = tuple(item for item in self.items if isinstance(item, CompactionRecord))
+            dropped: set[str] = set()
+            for item in self.items:
+                if isinstance(item, CompactionRecord):
+                    dropped.update(f"{OUTPUT}{call}" for call in item.dropped)
+                elif isinstance(item, DropRecord):
+                    dropped = dropped.difference(item.items) if item.restored else dropped.union(item.items)
+            prompts = [entry.number for entry in entries if is_turn(entry.message)]
+            last_prompt = prompts[-1] if prompts else 0
+            self._current = CurrentBranch(entries, compactions, frozenset(dropped), len(prompts), last_prompt)
         return self._current
 
     @property

@@ -46,7 +46,10 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
         header_from(load_record(records[0]))
         header, is_new = START + records[0].data.strip(b"\n") + END, False
     except (IndexError, BadYamlError, BadRecordError):
-        header, is_new = frame_record(dump(header_data(_new_header(folder)))), True
+        day, _, start = folder.name.partition("_")
+        made = start[:8] + str(uuid.uuid4())[8:] if len(start) >= 8 else str(uuid.uuid4())
+        created_at = f"{day}T00:00:00.000Z" if len(day) == 10 else timestamp()
+        header, is_new = frame_record(dump(header_data(SessionHeader(made, "", "", created_at)))), True
     found = [(record, _sound(record, folder, mask)) for record in (records if is_new else records[1:])]
     changed = [record for record, sound in found if sound != record.data]
     if not (changed or tail or is_new):
@@ -78,13 +81,6 @@ def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
     if not read.repaired:
         return record.data
     return dump(record_data(read.record, mask, partial(keep_image, folder), partial(keep_text, folder))).encode()
-
-
-def _new_header(folder: Path) -> SessionHeader:
-    day, _, start = folder.name.partition("_")
-    made = start[:8] + str(uuid.uuid4())[8:] if len(start) >= 8 else str(uuid.uuid4())
-    created_at = f"{day}T00:00:00.000Z" if len(day) == 10 else timestamp()
-    return SessionHeader(made, "", "", created_at)
 
 
 def without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord, ...]:
