@@ -8,7 +8,8 @@ import re
 import selectors
 import signal
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from threading import Event
 from typing import Any, TextIO
@@ -159,26 +160,18 @@ class KeyParser(XTermParser):
 
 
 class _Outlet:
-    """The output of the terminal; writes are dropped once it is gone."""
+    """The output of the terminal; once it is gone, writes are dropped."""
 
     def __init__(self, file: TextIO) -> None:
-        self._file: TextIO | None = file
+        self._file = file
 
     def write(self, text: str) -> None:
-        self._attempt(lambda file: file.write(text))
+        with suppress(OSError, ValueError):
+            self._file.write(text)
 
     def flush(self) -> None:
-        self._attempt(lambda file: file.flush())
-
-    def fileno(self) -> int:
-        return self._file.fileno() if self._file else -1
-
-    def _attempt(self, work: Callable[[TextIO], object]) -> None:
-        try:
-            if self._file:
-                work(self._file)
-        except (OSError, ValueError):
-            self._file = None
+        with suppress(OSError, ValueError):
+            self._file.flush()
 
 
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
