@@ -194,11 +194,7 @@ class TranscriptView(LineScroll):
         blocks = self._blocks.blocks
         last, line = self._match or self._blocks.block_at(self.scroll_offset.y + self.size.height) or (None, 0)
         place = blocks.index(last) if last in blocks else len(blocks)
-        order = range(place, -1, -1) if by < 0 else range(place, len(blocks))
-        for number in order:
-            if number == len(blocks):
-                continue
-            block = blocks[number]
+        for block in reversed(blocks[: place + 1]) if by < 0 else blocks[place:]:
             matches = self._matches(block)
             if block is last:
                 matches = [match for match in matches if (match - line) * by > 0]

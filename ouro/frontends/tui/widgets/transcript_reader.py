@@ -15,8 +15,8 @@ from ouro.frontends.tui.widgets.transcript import TranscriptView
 
 _HINT = "q closes · / search · { } messages · p pager · ↑↓ PageUp PageDown g G"
 _FOUND_HINT = "q closes · n older · N newer · / search"
-_STEPS = {"up": -1, "k": -1, "down": 1, "j": 1}
 _SCROLLS = {
+    "up": "scroll_up", "k": "scroll_up", "down": "scroll_down", "j": "scroll_down",
     "pageup": "page_up", "b": "page_up", "pagedown": "page_down", "space": "page_down",
     "home": "scroll_home", "ctrl+home": "scroll_home", "g": "scroll_home",
     "end": "scroll_end", "ctrl+end": "scroll_end", "G": "scroll_end",
@@ -88,8 +88,6 @@ class TranscriptReader(Horizontal, can_focus=True):
             self.run_worker(self._page())
         elif key in _MATCHES and self._words:
             self._start_search(_MATCHES[key])
-        elif key in _STEPS:
-            self._transcript.step(_STEPS[key])
         elif key in _PROMPTS:
             self._transcript.go_to_next_prompt(_PROMPTS[key])
         elif key in _SCROLLS:
