@@ -59,7 +59,7 @@ async def _accept(summary: str) -> str:
     return summary
 
 
-async def _no_wishes(_trigger: CompactionTrigger) -> str:
+async def no_text(_about: object) -> str:
     return ""
 
 
@@ -77,7 +77,7 @@ class Compactor(msgspec.Struct, eq=False):
     """Returns what is added to the model's summary: the plan, the environment, jobs."""
     on_compacted: Callable[[], None]
     """Is called when older messages have left the request: context that is sent once must be sent again."""
-    before_summary: Callable[[CompactionTrigger], Awaitable[str]] = _no_wishes
+    before_summary: Callable[[CompactionTrigger], Awaitable[str]] = no_text
     """Returns what the summary must keep, in addition to what the user names."""
     not_before: int = 0
     """Tokens below which there is no automatic attempt."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from ouro.agent.compactor import TOO_LONG, Compactor
+from ouro.agent.compactor import TOO_LONG, Compactor, no_text
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolBatch
 from ouro.display import Question
@@ -93,10 +93,6 @@ class Repetition:
         return ""
 
 
-async def _no_notes(_paths: Sequence[str]) -> str:
-    return ""
-
-
 class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     memory: MemoryManager
     models: Callable[[], Sequence[Model]]
@@ -109,7 +105,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     instructions_for: Callable[[Sequence[str]], str]
     """Returns the project instructions for paths that the model has met for the first time."""
     before_call: BeforeCall
-    notes_about: Callable[[Sequence[str]], Awaitable[str]] = _no_notes
+    notes_about: Callable[[Sequence[str]], Awaitable[str]] = no_text
     """Returns the notes about paths that tools have used, each note once."""
 
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:

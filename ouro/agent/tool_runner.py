@@ -86,10 +86,6 @@ class ToolRunner(msgspec.Struct, frozen=True):
         return tool.resolve(parse_arguments(tool, call.arguments))
 
 
-async def _not_saved(_reply: ToolReply) -> None:
-    pass
-
-
 class ToolBatch:
     """The tool calls of one answer: run side by side, with results in the order of the calls."""
 
@@ -98,7 +94,7 @@ class ToolBatch:
         runner: ToolRunner,
         calls: Sequence[ToolCall],
         emit: Emit,
-        save: Callable[[ToolReply], Awaitable[None]] = _not_saved,
+        save: Callable[[ToolReply], Awaitable[None]] | None = None,
     ) -> None:
         """`save` stores each result when its call ends, before it is shown: a kill loses no result of another call."""
         self._runner = runner
@@ -148,7 +144,8 @@ class ToolBatch:
             call.id, call.name, result.text, result.failed, result.images, result.display
         )
         seconds = time.monotonic() - self._began[call.id]
-        await self._save(self._results[call.id])
+        if self._save:
+            await self._save(self._results[call.id])
         async with self._ending:
             await self._runner.after_tool(call.name)
         self._emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
