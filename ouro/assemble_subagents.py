@@ -87,7 +87,7 @@ def _make_child(
     )
     tools = select_tools(spec, {tool.name: tool for tool in (*found, *session.extensions.tools())})
     hooks = ToolEvents(session.hooks, cwd, child_id)
-    runner = ToolRunner(tools, permissions, ask_user, session.before_change, _after_tool, hooks)
+    runner = ToolRunner(tools, permissions, ask_user, session.before_change, None, hooks)
     models, instructions = _choose_models(spec, session), session.extensions.instructions_in(cwd)
     requests = Requests(_make_prompt(spec, instructions, session, has_skills="skill" in tools), runner)
     environment = Environment(cwd, lambda: permissions.mode)
@@ -142,7 +142,3 @@ def select_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, Any
         return name not in without and (not spec.tools or name in spec.tools or is_of_server)
 
     return {name: tool for name, tool in tools.items() if has(name)}
-
-
-async def _after_tool(_tool: str) -> None:
-    """Memory is not written by subagents."""

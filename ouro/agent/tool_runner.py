@@ -61,7 +61,7 @@ class ToolRunner(msgspec.Struct, frozen=True):
     ask_user: AskUser
     before_change: Callable[[], Awaitable[None]]
     """Is awaited before a tool runs that may change files."""
-    after_tool: Callable[[str], Awaitable[None]]
+    after_tool: Callable[[str], Awaitable[None]] | None
     """Is awaited with the name of a tool that has run, before its result is shown; for one tool at a time."""
     hooks: ToolHooks | None = None
 
@@ -146,8 +146,9 @@ class ToolBatch:
         seconds = time.monotonic() - self._began[call.id]
         if self._save:
             await self._save(self._results[call.id])
-        async with self._ending:
-            await self._runner.after_tool(call.name)
+        if after_tool := self._runner.after_tool:
+            async with self._ending:
+                await after_tool(call.name)
         self._emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
 
     async def _result(self, call: ToolCall) -> ToolResult:
