@@ -37,6 +37,13 @@ def thinking_block(part: Thinking) -> dict[str, Any]:
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
+def signed_thinking(message: Message, model: str) -> list[dict[str, Any]]:
+    """The thinking of this model with its signatures; a signature of another model is not valid for it."""
+    if message.cut or message.model != model:
+        return []
+    return [thinking_block(part) for part in message.parts_of(Thinking) if part.signature]
+
+
 def mark_for_cache(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*blocks[:-1], {**blocks[-1], "cache_control": CACHE_MARK}] if blocks else []
 
@@ -149,7 +156,8 @@ class AnthropicWire(Wire):
         newest = next((message for message in reversed(messages) if message.role in ("assistant", "user")), None)
         if newest is None or newest.role == "user" or not newest.tool_calls:
             return False
-        return not (isinstance(newest.parts[0], Thinking) and self._sends_thinking and self._signed_thinking(newest))
+        is_signed = self._sends_thinking and signed_thinking(newest, self.spec.name)
+        return not (isinstance(newest.parts[0], Thinking) and is_signed)
 
     def _learn(self, refusal: str) -> bool:
         if "signature" in refusal and self._sends_thinking:
@@ -186,12 +194,6 @@ class AnthropicWire(Wire):
             sent[place] = {**sent[place], "content": mark_for_cache(list(sent[place]["content"]))}
         return sent
 
-    def _signed_thinking(self, message: Message) -> list[dict[str, Any]]:
-        """The thinking of this model with its signatures; a signature of another model is not valid for it."""
-        if message.cut or message.model != self.spec.name:
-            return []
-        return [thinking_block(part) for part in message.parts_of(Thinking) if part.signature]
-
     def _content(self, message: Message) -> list[dict[str, Any]]:
         match message.role:
             case "assistant":
@@ -204,7 +206,7 @@ class AnthropicWire(Wire):
                 ]
 
     def _assistant(self, message: Message) -> list[dict[str, Any]]:
-        sealed = self._sends_thinking and bool(self._signed_thinking(message))
+        sealed = self._sends_thinking and bool(signed_thinking(message, self.spec.name))
         calls = calls_of(message)
         blocks: list[dict[str, Any]] = []
         for part in message.parts:

@@ -9,14 +9,14 @@ from contextlib import aclosing
 from typing import Any
 
 from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
-from ouro.llm.anthropic import MARKED_MESSAGES, mark_for_cache, thinking_block
+from ouro.llm.anthropic import MARKED_MESSAGES, mark_for_cache, signed_thinking
 from ouro.llm.model import Chunk, Effort, Embedded, Endpoint, ModelSpec, ThinkingChunk, ToolSpec
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, format_tools, parse_vectors
 from ouro.llm.portable import join_all_surrogates
 from ouro.llm.provider_errors import error_from_status, redact
 from ouro.llm.providers import provider_of
 from ouro.llm.wire import read_chunks
-from ouro.messages import Message, Thinking
+from ouro.messages import Message
 from ouro.utils.json_types import dictionaries, string
 from ouro.utils.worker import Line, WorkerProcess, WorkerStopped
 
@@ -59,7 +59,12 @@ class LiteLLMModel:
     def _messages(self, messages: Sequence[Message]) -> list[Line]:
         if not self._is_claude:
             return self._format.messages(messages)
-        sent = [part for message in messages for part in self._with_thinking(message)]
+        sent: list[Line] = []
+        for message in messages:
+            # The model requires its thinking with the signatures in later requests.
+            blocks = signed_thinking(message, self.spec.name)
+            thinking = {"thinking_blocks": blocks} if blocks else {}
+            sent += [{**part, **thinking} for part in self._format.messages([message])]
         places = [place for place, message in enumerate(sent) if message["role"] == "system"][-1:]
         asked = [place for place, message in enumerate(sent) if message["role"] in ("user", "tool")]
         for place in (*places, *asked[-MARKED_MESSAGES:]):
@@ -71,16 +76,6 @@ class LiteLLMModel:
                 blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
                 sent[place] = {**marked, "content": mark_for_cache(blocks)}
         return sent
-
-    def _with_thinking(self, message: Message) -> Iterator[Line]:
-        """The message with the thinking and signatures of this model, which it requires in later requests."""
-        blocks = [
-            thinking_block(part)
-            for part in message.parts_of(Thinking)
-            if part.signature and not message.cut and message.model == self.spec.name
-        ]
-        for sent in self._format.messages([message]):
-            yield {**sent, "thinking_blocks": blocks} if blocks else sent
 
 
 class LiteLLMEmbeddings:
