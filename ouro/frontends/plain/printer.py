@@ -32,27 +32,26 @@ class MarkdownBlocks:
     def add(self, piece: str) -> list[str]:
         """Add a piece; returns the blocks that are complete now."""
         *lines, self._rest = (self._rest + piece).split("\n")
-        return [block for line in lines for block in self._take(line)]
+        done: list[str] = []
+        for line in lines:
+            begins = bool(line.strip()) and not line[:1].isspace()
+            if begins and not self._fence and self._lines and not self._lines[-1].strip():
+                done += self._cut()
+            self._lines.append(line)
+            if (match := _FENCE.match(line)) and not self._fence:
+                self._fence = match[1]
+            elif match and match[1].startswith(self._fence) and not match[2].strip():
+                self._fence = ""
+        return done
 
     def finish(self) -> list[str]:
-        last = [*self._take(self._rest), *self._cut()]
-        self._rest = self._fence = ""
+        last = [*self.add("\n"), *self._cut()]
+        self._fence = ""
         return last
 
     def discard(self) -> None:
         """Drop the incomplete block: a retry repeats it."""
         self._lines, self._rest, self._fence = [], "", ""
-
-    def _take(self, line: str) -> list[str]:
-        begins = bool(line.strip()) and not line[:1].isspace()
-        done = self._cut() if begins and not self._fence and self._lines and not self._lines[-1].strip() else []
-        self._lines.append(line)
-        if match := _FENCE.match(line):
-            if not self._fence:
-                self._fence = match[1]
-            elif match[1].startswith(self._fence) and not match[2].strip():
-                self._fence = ""
-        return done
 
     def _cut(self) -> list[str]:
         block, self._lines = "\n".join(self._lines).strip("\n"), []
