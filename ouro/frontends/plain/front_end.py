@@ -103,12 +103,11 @@ class LineQuestions:
             return answer
         finally:
             self._waiting.remove(question)
-            if self.open is None:
-                self._asked.clear()
             self._changed()
 
     async def wait_for_question(self, *work: Awaitable[Any]) -> None:
-        """Wait until all of the work is done, or a question is open."""
+        """Wait until all of the work is done, or a question is asked."""
+        self._asked.clear()
         asked = asyncio.ensure_future(self._asked.wait())
         done = asyncio.gather(*(asyncio.shield(item) for item in work), return_exceptions=True)
         try:
@@ -127,8 +126,6 @@ class LineQuestions:
             question.answer.set_result(question.parse(line))
         except NotUnderstood as error:
             return str(error)
-        if self.open is None:
-            self._asked.clear()
         return ""
 
 
