@@ -106,8 +106,7 @@ class HeadlessRun(TurnObserver):
         self._queue = TurnQueue(self, self._answer_prompt)
         self._signal: int | None = None
         self._over = asyncio.Event()
-        self._result = Result(session.id, "")
-        self._has_result = False
+        self._result = Result(session.id, "", "answered")  # of no prompt
         self.input_code = 0
         """Not 0 if a line of the input was invalid, so that a script notices."""
 
@@ -118,7 +117,7 @@ class HeadlessRun(TurnObserver):
             return 128 + self._signal
         if self._output.pipe.gone:
             return 1
-        return self._result.exit_code if self._has_result else 0
+        return self._result.exit_code
 
     async def run(self, prompt: str, stdin: int | None) -> None:
         """Send the prompt, if there is one, and then the messages from stdin until its end."""
@@ -174,7 +173,6 @@ class HeadlessRun(TurnObserver):
         started = time.monotonic()
         try:
             result = self._result = Result(self._session.id, self._session.status().model)
-            self._has_result = True
             text, images = self._schema.add_to(draft.text) if self._schema else draft.text, draft.images
             for _ in range(1 + MAX_ASKED_AGAIN):
                 await self._queue.run(self._session.send(text, images))
@@ -191,21 +189,16 @@ class HeadlessRun(TurnObserver):
             raise
 
     def _answer_without_user(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
-        if isinstance(event, events.QuestionAsked):
-            self._session.answer(event.question_id, events.Reply())
-            return
-        if self._decide is not None:
-            self._session.answer(event.question_id, self._decide(event))
-            return
-        refusal = Refusal(event.call.name, event.title, event.rule)
-        self._result.refusals.append(refusal)
-        self._output.refused(event, refusal)
-        how = (
-            f"the user can allow it by starting ouro with {refusal.advice}"
-            if refusal.advice
-            else "no rule can allow it"
-        )
-        self._session.answer(event.question_id, events.Permit("no", REFUSED.format(how)))
+        answer: events.UserAnswer = events.Reply()
+        if isinstance(event, events.PermissionAsked) and self._decide is not None:
+            answer = self._decide(event)
+        elif isinstance(event, events.PermissionAsked):
+            refusal = Refusal(event.call.name, event.title, event.rule)
+            self._result.refusals.append(refusal)
+            self._output.refused(event, refusal)
+            how = f"the user can allow it by starting ouro with {refusal.advice}"
+            answer = events.Permit("no", REFUSED.format(how if refusal.advice else "no rule can allow it"))
+        self._session.answer(event.question_id, answer)
 
     async def _read(self, stdin: int | None) -> None:
         async with aclosing(read_lines(stdin)) as arriving:

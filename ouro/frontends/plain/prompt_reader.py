@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
@@ -75,11 +75,9 @@ class PromptReader:
             reserve_space_for_menu=6,
         )
 
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
+    def in_use(self) -> AbstractContextManager[None]:
         """Show what other code prints above the prompt, too."""
-        with patch_stdout(raw=True):
-            yield
+        return patch_stdout(raw=True)
 
     async def read(self) -> str | None:
         if self._running is None:
