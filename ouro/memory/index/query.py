@@ -168,7 +168,6 @@ _ASSISTANT = frozenset(("you", "your", "yours", "yourself"))
 
 
 class ParsedQuery(msgspec.Struct, frozen=True):
-    text: str
     words: tuple[tuple[str, ...], ...]
     """Each word with its other forms (`went`, `go`, `gone`)."""
     speaker: str = ""
@@ -199,7 +198,7 @@ def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | Non
         own, name = ("your", "you") if speaker == "assistant" else (f"{re.escape(speaker)}['’]s", re.escape(speaker))
         spoken = re.sub(rf"\b{own}\b", "my", text, flags=re.IGNORECASE)
         spoken = re.sub(rf"\b{name}\b", "I", spoken, flags=re.IGNORECASE)
-    return ParsedQuery(text, tuple(found), speaker, days, spoken)
+    return ParsedQuery(tuple(found), speaker, days, spoken)
 
 
 def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:

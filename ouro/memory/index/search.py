@@ -163,9 +163,9 @@ class Search:
         best: dict[str, MemoryHit] = {}
         vectors = self.vectors.questions(texts)
         with self.index.reading() as database:
-            for text, vector in zip(texts, vectors, strict=True):
+            for vector in vectors:
                 for limits in wanted:
-                    request = _Request(database, ParsedQuery(text, ()), vector, self.vectors, limits)
+                    request = _Request(database, ParsedQuery(()), vector, self.vectors, limits)
                     found = request.nearest("notes", _NEAREST_NOTES, _range_of_notes(request))
                     cosines = request.cosines("notes", found)
                     hits = _note_hits(database, cosines)
