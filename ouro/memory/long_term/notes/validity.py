@@ -85,14 +85,14 @@ def default_branch(root: Path) -> str:
     return next((name for name in _DEFAULT_BRANCHES if name in existing), "")
 
 
-def merged_branches(root: Path, names: Iterable[str], into: str | None = None) -> frozenset[str]:
-    """The branches of `names` that are merged into the branch `into`, by default the default branch. Blocks.
+def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
+    """The branches of `names` that are merged into the default branch. Blocks.
 
     A deleted branch counts only where git still shows that it was merged: its last commit (from the reflog of HEAD) or
-    the contents of the files it changed are in `into`, or a merge commit names it. A branch deleted without a merge
+    the contents of the files it changed are in it, or a merge commit names it. A branch deleted without a merge
     does not count: its notes may describe code that was discarded. Nor does one on which nothing was committed yet.
     """
-    into = default_branch(root) if into is None else into
+    into = default_branch(root)
     wanted = {name for name in names if name and name != into}
     if not wanted or not into:
         return frozenset()
