@@ -173,7 +173,6 @@ class TranscriptBuilder:
         self.records: list[Record] = []
         self.project = self.git_branch = self.created = ""
         self.left_out: Counter[str] = Counter()
-        """What was not taken over, and how often."""
         self.last_at = ""
         self.branch: list[int] = []
         """The numbers of the messages on the current branch."""

@@ -239,7 +239,6 @@ class SessionInfo(msgspec.Struct, frozen=True):
     spent: tuple[DailyUsage, ...] = ()
     """By day and model; a fork does not count the usage of its source."""
     fork_of: str = ""
-    """The id of the session that this is a copy of."""
     mode: str = ""
     """The permission mode that was saved last; empty if none was."""
 

@@ -37,10 +37,8 @@ class CurrentBranch(msgspec.Struct, frozen=True):
     entries: tuple[MessageRecord, ...]
     compactions: tuple[CompactionRecord, ...]
     dropped: frozenset[str]
-    """The items that are not sent, as a DropRecord names them."""
     turns: int
     last_prompt: int
-    """The number of the message that began the last turn; 0 where none is loaded."""
 
     def followed_by(self, entry: MessageRecord) -> CurrentBranch:
         """With one message more. Not made anew: in a long session that took 2 ms for each tool call."""

@@ -63,7 +63,6 @@ class ReplyFields(msgspec.Struct, omit_defaults=True):
     name: str
     text: str | None = None
     file: str = ""
-    """As in BodyFields."""
     bytes: int = 0
     failed: bool = False
     images: list[ImageFields] = []

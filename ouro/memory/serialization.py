@@ -165,9 +165,6 @@ def _mappings(value: Any) -> Iterator[dict[str, Any]]:
         yield from _mappings(item)
 
 
-# Reading
-
-
 def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
     fields, repaired = read_fields(data, MessageFields, ("message", "usage"))
     found = list(_parts(fields, fetch))
@@ -247,9 +244,6 @@ def _body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
             return Picture(body.name, body.media_type, body.bytes)
         case "todos":
             return Todos(tuple(Todo(text, state) for state, text in body.items))
-
-
-# Writing
 
 
 class _Writer:

@@ -73,7 +73,6 @@ class Transcript(MessageTree):
         self.title = ""
         self.model = ""
         self.mode = ""
-        """The permission mode that was saved last; empty if none was."""
         self.usage = Usage()
         """Of all model calls of the session, also in the background and on branches."""
         self.side_calls: dict[str, tuple[int, Usage]] = {}

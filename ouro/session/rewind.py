@@ -230,11 +230,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     memory: MemoryManager
     is_running: Callable[[], bool]
-    """Whether a turn runs."""
     on_change: Callable[[], None]
     """Is called when the transcript is another one."""
     undoers: Mapping[RewindScope, Undoer]
-    """Undo what turns did outside the transcript."""
     settled: Callable[[], Awaitable[None]]
     """Waits until all that the last turn did can be undone."""
 

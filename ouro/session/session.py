@@ -91,7 +91,6 @@ class Status(msgspec.Struct, frozen=True):
     memories: int = 0
     """Notes that were sent with the last message."""
     jobs: int = 0
-    """Background jobs that run."""
     sandbox: str = ""
     """The tier that confines commands, `none`, or `off`; empty before the first command has tested it."""
     is_saved: bool = True

@@ -21,7 +21,6 @@ class SessionTasks:
 
     def __init__(self) -> None:
         self.running = False
-        """A turn runs."""
         self._turns: set[asyncio.Task[TurnFinished]] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()

@@ -61,7 +61,6 @@ class SessionHit(msgspec.Struct, frozen=True):
 class SessionExcerpt(msgspec.Struct, frozen=True):
     summary: str = ""
     first: str = ""
-    """The user's first message."""
     last: tuple[tuple[str, str], ...] = ()
     """The last messages, oldest first: role (`user`, `assistant`) and text."""
     notices: tuple[str, ...] = ()

@@ -334,7 +334,6 @@ class _Context(msgspec.Struct):
     steps: list[_Step] = msgspec.field(default_factory=list)
     """In the order of the file."""
     compaction: CompactionRecord | None = None
-    """The compaction in force."""
     source: RawRecord | None = None
     """Of the compaction."""
     place: int = 0
@@ -344,7 +343,6 @@ class _Context(msgspec.Struct):
     is_lost: bool = False
     """A rewind names a message that does not exist: the whole file must be read."""
     is_gapped: bool = False
-    """Messages of long branches are missing: rewinding to one of them needs another read."""
 
 
 async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _Context:

@@ -44,9 +44,6 @@ class BadYamlError(ValueError):
     """Text that is not YAML, or uses a refused feature; the message names it with its line."""
 
 
-# Writing
-
-
 def replace_surrogates(text: str) -> str:
     """`text` with U+FFFD for each lone surrogate, which YAML cannot hold."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
@@ -175,9 +172,6 @@ def _escape(line: str) -> str:
     if text.isascii() and "\x7f" not in text:
         return text
     return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-# Reading
 
 
 def load(text: bytes) -> Any:
