@@ -414,7 +414,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def titles(self) -> Titles:
         options, wanted = self.ground.options, self.ground.settings.sessions.titles
         by_itself = options.titles and wanted and not options.ephemeral
-        return Titles(self.transcript, self.models, self.tasks, by_itself=by_itself)
+        return Titles(self.transcript, self.models, self.tasks, automatically=by_itself)
 
     def _turn(self) -> AgentTurn:
         models, titles, subagents = self.models, self.titles, self.subagents

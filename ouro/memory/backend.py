@@ -67,7 +67,7 @@ class ModeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}):
-    """From here on a summary is sent in place of the messages it covers.
+    """From here on a summary is sent instead of the messages it covers.
 
     A checkpoint: earlier records are read only for kept messages and for scrolling.
     """

@@ -41,7 +41,7 @@ class CurrentBranch(msgspec.Struct, frozen=True):
     last_prompt: int
 
     def followed_by(self, entry: MessageRecord) -> CurrentBranch:
-        """With one message more. Not made anew: in a long session that took 2 ms for each tool call."""
+        """With one message more. Not made again: in a long session that took 2 ms for each tool call."""
         turns, last = self.turns, self.last_prompt
         if is_turn(entry.message):
             turns, last = turns + 1, entry.number

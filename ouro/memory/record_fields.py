@@ -138,7 +138,7 @@ def _find_impossible(value: Any, path: Path = ()) -> Path | None:
 
 
 def _repair(value: Any, path: Path, problem: str) -> Any:
-    """A copy of `value` in which what stands at `path` is converted or left out."""
+    """A copy of `value` in which what is at `path` is converted or left out."""
     copy = dict(value) if isinstance(value, dict) else list(value)
     key: Any = path[0]
     if (

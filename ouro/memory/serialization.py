@@ -33,7 +33,7 @@ from ouro.utils.json_types import dictionary
 BYTES_BACK = "bytes_back"
 """In a compaction: how far before it each message begins that it keeps. A hint for the reader, made by the store."""
 MAX_INLINE = 16 << 10
-"""Bytes of an output that stand in the record itself; a longer one goes in the outputs folder."""
+"""Bytes of an output that are in the record itself; a longer one goes in the outputs folder."""
 Mask = Callable[[str], str]
 KeepImage = Callable[[Image], str]
 """Puts an image in the outputs folder and returns its name there."""

@@ -80,7 +80,7 @@ class SessionSyncReport(msgspec.Struct, frozen=True):
     """Ids of the sessions of which records were sent."""
     received: tuple[str, ...]
     forks: tuple[str, ...]
-    """Copies of what was said here, where the session went on elsewhere too."""
+    """Copies of what was said here, where the session continued elsewhere, too."""
     skipped: tuple[str, ...]
     """Ids of sessions that are open: the next synchronization takes them."""
     bytes_sent: int

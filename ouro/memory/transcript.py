@@ -151,7 +151,7 @@ class Transcript(MessageTree):
     def sent(self) -> list[Message]:
         """The context before `make_sendable`: kept messages, summary, newer messages; without what was dropped.
 
-        What was there before is the same object again, so that nothing is made anew for each request.
+        What was there before is the same object again, so that nothing is made again for each request.
         """
         kept, following = self._sent()
         compaction, dropped = self.compaction, self.dropped_items

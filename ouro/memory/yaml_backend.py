@@ -239,7 +239,7 @@ class YamlFileMemoryStore(MemoryStore):
     async def rebuild_index(self, progress: Progress | None = None) -> int:
         """Rebuild the index of sessions from their files. Returns their number."""
         await asyncio.to_thread(self._folders.sweep)
-        return len(await asyncio.to_thread(session_index.update_index, self._root, anew=True, progress=progress))
+        return len(await asyncio.to_thread(session_index.update_index, self._root, rebuild=True, progress=progress))
 
     async def _sweep(self) -> None:
         if not self._is_swept:

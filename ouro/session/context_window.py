@@ -299,7 +299,7 @@ def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
             if reply.display and isinstance(reply.display.body, Todos):
                 return reply.display.body.items
     compaction = memory.transcript.compaction
-    # The last one in the summary: what it takes along stands after the model's own words.
+    # The last one in the summary: what it takes along comes after the model's own words.
     _, heading, rest = compaction.summary.rpartition(f"{_PLAN}\n") if compaction else ("", "", "")
     steps = (_TODO.fullmatch(line) for line in rest.partition("\n\n")[0].splitlines())
     return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if heading else ()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ouro.session.session import Session
 
 PICK = "?"
-"""In place of a session: the user picks one first."""
+"""Instead of a session: the user picks one first."""
 Part = Literal["full", "tail", "summary", "then"]
 """What of a resumed session the model is sent: all that it had, its last turns, or a summary made first.
 

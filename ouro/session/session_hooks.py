@@ -63,9 +63,9 @@ class SessionHooks:
         return "\n\n".join(f"<hook>\n{text}\n</hook>" for text in texts if text)
 
     async def turn_ended(self, is_continued: bool, agent: str = "") -> str:
-        """Why the agent, or the subagent with that id, is to go on; empty if it may stop.
+        """Why the agent, or the subagent with that id, is to continue; empty if it may stop.
 
-        `is_continued`: a hook has made it go on before.
+        `is_continued`: a hook has made it continue before.
         """
         event: HookEvent = "subagent-end" if agent else "turn-end"
         data = {"stop_hook_active": is_continued, **_about(agent)}

@@ -27,13 +27,13 @@ _LABEL = re.compile(r"(?i)^(?:title|titel|titre|título|titolo)\s*[::]\s*")
 
 
 class Titles:
-    """Finds titles; `by_itself`: after the first turn, without a command. A title of the user is never overwritten."""
+    """Finds titles; `automatically`: after the first turn, without a command. A title of the user is never overwritten."""
 
-    def __init__(self, memory: MemoryManager, models: ModelSource, tasks: SessionTasks, *, by_itself: bool) -> None:
+    def __init__(self, memory: MemoryManager, models: ModelSource, tasks: SessionTasks, *, automatically: bool) -> None:
         self._memory = memory
         self._models = models
         self._tasks = tasks
-        self._may_try = by_itself and not memory.read_only
+        self._may_try = automatically and not memory.read_only
 
     def after_turn(self) -> None:
         """Start to find a title, once, if the title is still the first words of the session; returns at once."""

@@ -53,7 +53,7 @@ class TurnQueue:
     """Sends messages to a session, one turn after another. Messages wait while there is no session.
 
     Args:
-        deliver: handles the next message in place of `deliver`, for a front end in which `/`, `#` and `!` mean nothing.
+        deliver: handles the next message instead of `deliver`, for a front end in which `/`, `#` and `!` mean nothing.
         holds_after_interrupt: after an interrupt the next message waits until the user sends another one.
     """
 

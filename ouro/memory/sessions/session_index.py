@@ -110,7 +110,7 @@ class SessionTally:
             self._spending.add(at or self._fields["updated_at"], model or self._fields["model"], usage)
 
     def skip_to(self, messages: int) -> None:
-        """Go on after so many messages, which were not read."""
+        """Continue after so many messages, which were not read."""
         self._fields["messages"] = max(self._fields["messages"], messages)
 
     def take(self, record: Record) -> None:
@@ -205,9 +205,9 @@ def _usage(text: bytes) -> Usage:
     return Usage(**{name: count(value) or 0 for name, value in found.items()}, cost=cost)
 
 
-def update_index(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
-    """The current entry of each session below `root`; updates the index if it is writable. `anew`: ignore the index."""
-    known = {} if anew else _read(root)
+def update_index(root: Path, *, rebuild: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
+    """The current entry of each session below `root`; updates the index if it is writable. `rebuild`: ignore the index."""
+    known = {} if rebuild else _read(root)
     current: dict[str, SessionSurvey] = {}
     files, looked_at = session_files(root), 0
     for number, (name, found) in enumerate(files.items()):
@@ -220,7 +220,7 @@ def update_index(root: Path, *, anew: bool = False, progress: Progress | None = 
             progress(number, len(files))
     if progress is not None:
         progress(len(files), len(files))
-    if anew or looked_at > _WORTH_WRITING or current.keys() != known.keys():
+    if rebuild or looked_at > _WORTH_WRITING or current.keys() != known.keys():
         encode = msgspec.json.Encoder().encode
         lines = b",\n".join(encode(item) for item in current.values())
         with suppress(OSError, SessionError):  # else the folder is not writable: the next list reads the files again

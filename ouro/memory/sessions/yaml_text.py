@@ -50,7 +50,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def dump(data: Mapping[str, Any]) -> str:
-    """A mapping as the lines of one YAML document, without its marks; small values go on one line."""
+    """A mapping as the lines of one YAML document, without its marks; small values are on one line."""
     return "\n".join(_mapping_lines(data, "")) + "\n"
 
 
