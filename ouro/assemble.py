@@ -413,8 +413,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def titles(self) -> Titles:
         options, wanted = self.ground.options, self.ground.settings.sessions.titles
-        by_itself = options.titles and wanted and not options.ephemeral
-        return Titles(self.transcript, self.models, self.tasks, automatically=by_itself)
+        automatically = options.titles and wanted and not options.ephemeral
+        return Titles(self.transcript, self.models, self.tasks, automatically=automatically)
 
     def _turn(self) -> AgentTurn:
         models, titles, subagents = self.models, self.titles, self.subagents

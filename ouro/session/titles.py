@@ -27,7 +27,7 @@ _LABEL = re.compile(r"(?i)^(?:title|titel|titre|título|titolo)\s*[::]\s*")
 
 
 class Titles:
-    """Finds titles; `automatically`: after the first turn, without a command. A title of the user is never overwritten."""
+    """Finds titles; `automatically`: after the first turn. A title of the user is never overwritten."""
 
     def __init__(self, memory: MemoryManager, models: ModelSource, tasks: SessionTasks, *, automatically: bool) -> None:
         self._memory = memory

@@ -206,7 +206,7 @@ def _usage(text: bytes) -> Usage:
 
 
 def update_index(root: Path, *, rebuild: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
-    """The current entry of each session below `root`; updates the index if it is writable. `rebuild`: ignore the index."""
+    """The current entry of each session below `root`; updates the index if it is writable, or makes it again."""
     known = {} if rebuild else _read(root)
     current: dict[str, SessionSurvey] = {}
     files, looked_at = session_files(root), 0
