@@ -96,5 +96,5 @@ def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, 
 
 @pytest.mark.parametrize("edit", [FileEdit("facts.md", None, f"- {OWN}\n"), FileEdit(f"{SHAPED}.md", None, "- one\n")])
 def test_m8_a_secret_that_a_turn_left_in_a_file_is_refused_though_its_call_was_approved(tmp_path, mask, edit):
-    provenance = Provenance([user("remember it")], lambda _: False)
+    provenance = Provenance([user("remember it")])
     assert decide(edit, provenance, mask.kind_of_secret, is_approved=True).state == "refused"

@@ -18,7 +18,7 @@ async def test_a_named_resource_goes_with_the_message(bench: Bench):
 async def test_m1_its_words_are_not_those_of_the_user(bench: Bench):
     text = await read_named_resources(bench.open(one=fake()), "see @one:note://one")
     messages = [user("see @one:note://one", context=text)]
-    assert Provenance(messages, lambda _path: False).sources == ("the resource one:note://one",)
+    assert Provenance(messages).sources == ("the resource one:note://one",)
 
 
 async def test_a_resource_that_cannot_be_read_says_so_and_the_message_is_sent(bench: Bench):

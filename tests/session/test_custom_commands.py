@@ -204,7 +204,7 @@ async def test_m1_the_text_of_a_command_is_not_in_the_users_words(repository):
     subprocess.run(["git", "add", "."], cwd=repository, check=True)
     session, _ = await opened(repository)
     await run(session, "/x")
-    assert Provenance(session.transcript.messages(), lambda _path: False).sources[-1] == "the command /x"
+    assert Provenance(session.transcript.messages()).sources[-1] == "the command /x"
     await session.close()
 
 

@@ -24,7 +24,7 @@ from ouro.memory.long_term.scope import MemoryScopes, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.approval import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
-from ouro.memory.long_term.trust.provenance import Provenance, make_path_check
+from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import TurnMarks
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
@@ -287,8 +287,8 @@ class LongTermMemoryManager:
         for scope in self._scopes:
             scope.observe(self._marks.session)
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
-        is_memory, is_confined = make_path_check(clean, self.cwd), self._marks.is_confined
-        return cache(lambda: Provenance(messages, is_memory, is_whole=is_whole, is_confined=is_confined))
+        is_confined = self._marks.is_confined
+        return cache(lambda: Provenance(messages, clean, self.cwd, is_whole=is_whole, is_confined=is_confined))
 
     def _refresh(self) -> list[CoreChanged]:
         agent_was_idle = not (self._marks.has_jobs() or self._jobs_ran_on or self._marks.at_work())

@@ -24,7 +24,7 @@ from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.remember import keep_in_core, replace_line
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import ASKS, change_of, make_proposal
-from ouro.memory.long_term.trust.provenance import Provenance, make_path_check
+from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Message
 from ouro.utils.log import log
 from ouro.utils.text import cut
@@ -71,7 +71,7 @@ class SessionNotes:
     def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
         """The sources from outside in these messages; `is_whole`: they are all messages of the session."""
         clean = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
-        return Provenance(messages, make_path_check(clean, self._cwd), is_whole=is_whole).sources
+        return Provenance(messages, clean, self._cwd, is_whole=is_whole).sources
 
     def nearest(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
         """The latest versions of the `count` notes nearest to what was said, best first."""

@@ -59,7 +59,8 @@ class Provenance:
     """Finds in a transcript the source of words that were written into memory.
 
     Args:
-        is_memory: whether a path that a tool was given is in a memory folder of which all is trusted.
+        folders: the memory folders of which all is trusted.
+        cwd: the paths of tools are relative to it.
         is_whole: the messages are all there are; the words of a summary are not the user's.
         is_confined: whether the command of a call (by its id) could not write into memory.
     """
@@ -67,12 +68,14 @@ class Provenance:
     def __init__(
         self,
         messages: Sequence[Message],
-        is_memory: Callable[[str], bool],
+        folders: Sequence[Path] = (),
+        cwd: Path = Path(),
         *,
         is_whole: bool = True,
         is_confined: Callable[[str], bool] = lambda _call: False,
     ) -> None:
-        self._is_memory = is_memory
+        self._folders = [folder.resolve() for folder in folders]
+        self._cwd = cwd
         earlier = () if is_whole else ("what came earlier",)
         self.sources = (*earlier, *_sources(messages, self._is_trusted))
         """What came into the transcript from outside, the latest last, as it is shown to the user."""
@@ -124,6 +127,22 @@ class Provenance:
         if call.name != "shell" or not isinstance(line, str) or not _COMMITS.fullmatch(line):
             return False
         return all(self._is_memory(found[1].strip("\"'")) for found in re.finditer(_COMMIT, line))
+
+    def _is_memory(self, text: str) -> bool:
+        """Whether the path of a tool call is one of the folders, or a memory file in one.
+
+        Other files in these folders are not checked for approval, so their text counts as untrusted.
+        """
+        try:
+            path = (self._cwd / Path(text).expanduser()).resolve()
+        except (ValueError, RuntimeError, OSError):  # not a path: NUL, `~nobody`, a symlink loop
+            return False
+        for folder in (folder for folder in self._folders if path.is_relative_to(folder)):
+            name = str(path.relative_to(folder))
+            is_read = not path.exists() or MemoryFiles(folder).find(name) is not None
+            if path == folder or (is_memory_name(name) and is_read):
+                return True
+        return False
 
 
 def _paths(call: ToolCall) -> list[str]:
@@ -218,25 +237,3 @@ def _shared(some: Set[str], others: Set[str]) -> bool:
         return True
     pairs = (sorted((word, other), key=len) for word in some for other in others)
     return any(len(a) >= 4 and len(b) - len(a) <= 3 and b.startswith(a) for a, b in pairs)
-
-
-def make_path_check(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
-    """Return a check whether a tool call's path is one of the folders, or a memory file in one.
-
-    Other files in these folders are not checked for approval, so their text counts as untrusted.
-    """
-    real = [folder.resolve() for folder in folders]
-
-    def is_below(text: str) -> bool:
-        try:
-            path = (cwd / Path(text).expanduser()).resolve()
-        except (ValueError, RuntimeError, OSError):  # not a path: NUL, `~nobody`, a symlink loop
-            return False
-        for folder in (folder for folder in real if path.is_relative_to(folder)):
-            name = str(path.relative_to(folder))
-            is_read = not path.exists() or MemoryFiles(folder).find(name) is not None
-            if path == folder or (is_memory_name(name) and is_read):
-                return True
-        return False
-
-    return is_below
