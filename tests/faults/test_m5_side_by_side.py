@@ -12,7 +12,7 @@ from fakes.warm_python import WARM
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.store import user_store
 from ouro.memory.long_term.trust.approval import KEEP
-from ouro.memory.long_term.trust.running_turns import ToolWrites
+from ouro.memory.long_term.trust.running_turns import ToolWrites, TurnMarks
 
 PROCESSES, EACH = 4, 4
 REMEMBER = """
@@ -251,7 +251,8 @@ def test_m5_a_write_is_recorded_before_it_is_done_while_no_other_ouro_changes_th
     here, elsewhere = (user_store(home / "memory", home / "history.git", lambda _text: "") for _ in range(2))
     here.save_and_commit({"facts.md": "- One.\n"}, "Learn one")
     edit = FileEdit("facts", "- One.\n", "- Two.\n")
-    with ToolWrites(here.repository, lambda _session: True).recording("s-1", edit):
-        assert ToolWrites(elsewhere.repository, lambda _session: True).of_others("s-2") == [edit]
+    TurnMarks(home / "history.git" / "turns", "s-1").begin()
+    with ToolWrites(here.repository).recording("s-1", edit):
+        assert ToolWrites(elsewhere.repository).of_others("s-2") == [edit]
         with pytest.raises(BlockingIOError), elsewhere.repository.alone(timeout=0):
             pass

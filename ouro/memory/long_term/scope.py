@@ -31,7 +31,7 @@ from ouro.memory.long_term.trust.approval import (
     subject_of,
 )
 from ouro.memory.long_term.trust.provenance import Provenance
-from ouro.memory.long_term.trust.running_turns import PATIENCE, TURNS, ToolWrites, is_turn_running
+from ouro.memory.long_term.trust.running_turns import PATIENCE, ToolWrites
 from ouro.memory.tokens import estimate
 
 FOREIGN_REASON = "it was written outside of ouro"
@@ -68,8 +68,7 @@ class ScopeMemory:
         """Changes of the last turn that were removed because they held a secret."""
         self.undo_bases: dict[str, str] = {}
         """For a commit that ends a group of commits: the commit before the group."""
-        turns = store.repository.state_dir.parent / TURNS
-        self._writes = ToolWrites(store.repository, lambda session: is_turn_running(turns, session))
+        self._writes = ToolWrites(store.repository)
         self._proposals = Proposals(store.repository)
         self._now = ScopeSnapshot()
         self._foreign_sources: Sequence[str] = ()

@@ -72,15 +72,11 @@ class ToolWrite(msgspec.Struct, frozen=True):
 
 
 class ToolWrites:
-    """The writes of all sessions whose turns have not ended. They separate a turn's own changes from those of others.
+    """The writes of sessions whose turns have not ended. They separate the changes of a turn from those of others."""
 
-    Args:
-        is_running: whether a turn of that session runs; the records of others count no more.
-    """
-
-    def __init__(self, repository: GitRepository, is_running: Callable[[str], bool]) -> None:
+    def __init__(self, repository: GitRepository) -> None:
         self._repository = repository
-        self._is_running = is_running
+        self._turns = repository.state_dir.parent / TURNS
 
     @contextmanager
     def recording(self, session: str, edit: FileEdit) -> Iterator[None]:
@@ -118,7 +114,7 @@ class ToolWrites:
     def of_others(self, session: str = "") -> list[FileEdit]:
         """What turns of other sessions wrote that still run: they will decide about these files."""
         others = [write for write in self._stored() if write.session != session]
-        running = {name for name in {write.session for write in others} if self._is_running(name)}
+        running = {name for name in {write.session for write in others} if is_turn_running(self._turns, name)}
         return [write.edit for write in others if write.session in running]
 
     def names_of_others(self, session: str = "") -> frozenset[str]:
@@ -127,7 +123,8 @@ class ToolWrites:
     def end(self, session: str = "") -> None:
         """Drop the records of a session, and of those that do not run."""
         stored = self._stored()
-        left = [write for write in stored if write.session != session and self._is_running(write.session)]
+        others = (write for write in stored if write.session != session)
+        left = [write for write in others if is_turn_running(self._turns, write.session)]
         if len(left) != len(stored):
             self._repository.save_state(_WRITES, left)
 
