@@ -25,15 +25,8 @@ class RewindChoice(msgspec.Struct, frozen=True):
     kind: Literal["rewind", "visit", "fork", "redo"]
     number: int
     """The message to rewind to before; of a branch, its last message."""
-    scopes: tuple[RewindScope, ...] = ()
-    """What is undone, or done again, with the messages."""
-    conversation: bool = True
-    """Of a rewind or its undo: whether the messages are, too."""
-
-    @classmethod
-    def of(cls, kind: Literal["rewind", "redo"], number: int, ticked: Collection[RewindScope]) -> RewindChoice:
-        scopes = tuple(scope for scope in ticked if scope != "conversation")
-        return cls(kind, number, scopes, "conversation" in ticked)
+    scopes: tuple[RewindScope, ...] = ("conversation",)
+    """What is undone, or done again."""
 
 
 class FrontEnd(Protocol):
@@ -71,7 +64,7 @@ class FrontEnd(Protocol):
         from ouro.commands.rewind import choose_from_list, last_message
 
         if redo is not None:
-            return RewindChoice.of("redo", 0, redo)
+            return RewindChoice("redo", 0, tuple(redo))
         return last_message(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:

@@ -56,7 +56,7 @@ async def redo(front_end: FrontEnd, argument: str) -> None:
     words = argument.split()
     if not set(words) <= set(_SCOPES):
         raise UsageError(f"Usage: /redo [{' '.join(_SCOPES)}]")
-    choice: RewindChoice | None = RewindChoice.of("redo", 0, [name for name in _SCOPES if name in words])
+    choice: RewindChoice | None = RewindChoice("redo", 0, tuple(name for name in _SCOPES if name in words))
     if not words and (offered := await front_end.session.rewind.can_redo()):
         choice = await front_end.choose_rewind(redo=offered)
     if choice:
@@ -68,19 +68,20 @@ async def fork(front_end: FrontEnd, argument: str) -> None:
 
 
 async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
-    rewind = front_end.session.rewind
+    rewind, conversation = front_end.session.rewind, "conversation" in choice.scopes
+    others = tuple(scope for scope in choice.scopes if scope != "conversation")
     match choice.kind:
         case "rewind":
-            rewound = await rewind.rewind(choice.number, choice.scopes, conversation=choice.conversation)
-            _show_rewound(front_end, rewound, choice.conversation)
+            rewound = await rewind.rewind(choice.number, others, conversation=conversation)
+            _show_rewound(front_end, rewound, conversation)
         case "visit":
-            lines = await rewind.visit(choice.number, choice.scopes)
+            lines = await rewind.visit(choice.number, others)
             front_end.show_again()
             left = "This is the branch that you left. /redo returns to where the session was."
             front_end.say(" ".join([left, *lines]))
         case "redo":
-            lines = await rewind.redo(("conversation", *choice.scopes) if choice.conversation else choice.scopes)
-            if choice.conversation:
+            lines = await rewind.redo(choice.scopes)
+            if conversation:
                 front_end.show_again()
             front_end.say(" ".join(["Redone.", *lines]))
         case "fork":
@@ -90,7 +91,7 @@ async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
 
 def last_message(front_end: FrontEnd) -> RewindChoice:
     """The undo of the last message with its files; where there are no tick boxes, words name anything else."""
-    return RewindChoice("rewind", front_end.session.rewind.points()[-1].number, ("files",))
+    return RewindChoice("rewind", front_end.session.rewind.points()[-1].number, ("conversation", "files"))
 
 
 async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
@@ -114,9 +115,9 @@ async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
     for count in range(1, len(undoable) + 1):
         for scopes in combinations(undoable, count):
             scopes_text, what = " and ".join(scopes), ", ".join(undoable[scope] for scope in scopes)
-            by_value[f"back, {scopes_text}"] = RewindChoice("rewind", number, scopes)
+            by_value[f"back, {scopes_text}"] = RewindChoice("rewind", number, ("conversation", *scopes))
             labels.append(Choice(f"back, {scopes_text}", f"go back, and undo in {scopes_text}", what))
-            by_value[scopes_text] = RewindChoice("rewind", number, scopes, conversation=False)
+            by_value[scopes_text] = RewindChoice("rewind", number, scopes)
             labels.append(Choice(scopes_text, f"only undo in {scopes_text}", what))
     labels.append(Choice("fork", "go on there in a copy", "this session stays as it is"))
     choice = await front_end.choose("How?", labels)

@@ -53,7 +53,7 @@ async def test_redo_shows_the_conversation_as_it_was():
     assert front_end.said[-1][0] == "error"
 
 
-@pytest.mark.parametrize(("chosen", "went"), [(RewindChoice.of("redo", 0, ["files"]), [("redo", "files")]), (None, [])])
+@pytest.mark.parametrize(("chosen", "went"), [(RewindChoice("redo", 0, ("files",)), [("redo", "files")]), (None, [])])
 async def test_redo_of_what_was_chosen(chosen, went):
     front_end = front_end_with(picks=[chosen])
     await dispatch(front_end, "/redo")
@@ -115,7 +115,7 @@ async def test_a_number_that_is_none_is_refused(number):
 
 
 async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_not_be_undone():
-    front_end = front_end_with(picks=[RewindChoice("rewind", 5, ("memory",))])
+    front_end = front_end_with(picks=[RewindChoice("rewind", 5, ("conversation", "memory"))])
     front_end.session.rewind.notices = ("Undone: api.py.", "A note was changed since: it stays.")
     await dispatch(front_end, "/rewind")
     assert front_end.session.rewind.went == [("rewind", 5, ("memory",))]
@@ -186,7 +186,7 @@ async def test_the_printed_list_has_the_last_message_first_then_branches():
     [
         (["branch 20"], RewindChoice("visit", 20)),
         (["5", "fork"], RewindChoice("fork", 5)),
-        (["5", "back, memory"], RewindChoice("rewind", 5, ("memory",))),
+        (["5", "back, memory"], RewindChoice("rewind", 5, ("conversation", "memory"))),
         (["5", None], None),
         ([None], None),
     ],

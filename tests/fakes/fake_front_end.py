@@ -45,7 +45,7 @@ class FakeFrontEnd:
         if undo and not self.picks:
             return last_message(self)
         if redo and not self.picks:
-            return RewindChoice.of("redo", 0, redo)
+            return RewindChoice("redo", 0, tuple(redo))
         return self.picks.pop(0) if self.picks else None
 
     def show_again(self, draft="", images=()):

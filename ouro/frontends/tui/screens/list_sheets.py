@@ -217,7 +217,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         match self._marked:
             case Point(number):
                 if ticked := self._boxes.ticked:
-                    self.dismiss(RewindChoice.of("rewind", number, ticked))
+                    self.dismiss(RewindChoice("rewind", number, ticked))
                 else:
                     self.notify(NOTHING_TICKED, timeout=3)
             case Branch(number):
@@ -283,7 +283,7 @@ class RedoSheet(Sheet[RewindChoice | None]):
         if event.key != "enter":
             return False
         if ticked := self._boxes.ticked:
-            self.dismiss(RewindChoice.of("redo", 0, ticked))
+            self.dismiss(RewindChoice("redo", 0, ticked))
         else:
             self.notify(NOTHING_TICKED, timeout=3)
         return True
