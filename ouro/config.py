@@ -293,7 +293,6 @@ def _type_of(path: str) -> Any:
 
 
 def _build(section: Any, given: Mapping[str, Given], prefix: str) -> Any:
-    """The section with the values that are given for all of its settings."""
     paths = {name: prefix + name for name in vars(section)}
     return type(section)(
         **{

@@ -96,7 +96,6 @@ class Permissions:
 
     @property
     def mode(self) -> Mode:
-        """What runs unasked."""
         return narrower(self._mode, self._parent.mode) if self._parent else self._mode
 
     @mode.setter

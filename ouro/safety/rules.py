@@ -158,7 +158,6 @@ def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
 
 
 def has_no_wildcard(text: str) -> bool:
-    """Whether it has no pattern characters."""
     return not re.search(r"[*?\[\]\n()]", text)
 
 

@@ -72,7 +72,13 @@ class SecretScanner:
         self._start()
         if self._building is not None:
             self._building.join(max(0.0, until - time.monotonic()))
-        return [] if self._scanner is None else list(_spans(self._scanner.scan(data)))
+        spans: list[tuple[int, int, str]] = []
+        for finding in self._scanner.scan(data) if self._scanner else ():
+            if finding.visible:
+                found = finding.to_dict()
+                rule = re.sub(r"[^a-z0-9]+", "-", str(found["rule_id"]).rpartition(".")[2].lower())
+                spans.append((found["location"]["start_offset"], found["location"]["end_offset"], rule))
+        return spans
 
     def _build(self) -> None:
         try:
@@ -148,14 +154,6 @@ def _copy_installed_rules() -> None:
             status = os.fstat(file.fileno())
             if status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022:
                 write_private(folder / path.name, file.read())
-
-
-def _spans(findings: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
-    for finding in findings:
-        found = finding.to_dict()
-        if finding.visible:
-            rule = re.sub(r"[^a-z0-9]+", "-", str(found["rule_id"]).rpartition(".")[2].lower())
-            yield found["location"]["start_offset"], found["location"]["end_offset"], rule
 
 
 MIN_SECRET_LENGTH = 8

@@ -43,8 +43,6 @@ _SPOOL_TIMEOUT = 1.0
 
 
 class Job:
-    """A command in the background."""
-
     def __init__(self, job_id: str, command: str, process: ShellProcess, changed: asyncio.Event) -> None:
         self.id = job_id
         self.command = command
@@ -127,7 +125,6 @@ class ShellJobs:
         return job
 
     def new_capture(self) -> OutputCapture:
-        """For the output of one command."""
         return OutputCapture(self._spool_dir, self._mask)
 
     def list(self) -> tuple[Job, ...]:

@@ -66,7 +66,6 @@ class RunningCommand(ABC):
 
     @property
     def seconds(self) -> float:
-        """Its running time."""
         return (self._ended or time.monotonic()) - self._started
 
     @abstractmethod
@@ -106,7 +105,7 @@ class ShellProcess(RunningCommand):
         tag: int,
         capture: OutputCapture,
         output: int,
-        report: Callable[[bytes], None] | None,
+        report: Callable[[bytes], None],
     ) -> None:
         super().__init__(tag, capture)
         self._process = process
@@ -176,7 +175,7 @@ class ShellProcess(RunningCommand):
 class Pump:
     """Reads the output of a command into a capture and, a few times a second, into a report."""
 
-    def __init__(self, descriptor: int, capture: OutputCapture, report: Callable[[bytes], None] | None) -> None:
+    def __init__(self, descriptor: int, capture: OutputCapture, report: Callable[[bytes], None]) -> None:
         self._descriptor: int | None = descriptor
         self._capture = capture
         self._report = report
@@ -197,7 +196,7 @@ class Pump:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = None
-            self._tell()
+            self._flush()
 
     def _read(self) -> bool:
         if self._descriptor is None:
@@ -212,16 +211,15 @@ class Pump:
             self._loop.remove_reader(self._descriptor)
             return False
         self._capture.add(data)
-        if self._report:
-            self._fresh = (self._fresh + data[-_REPORTED:])[-_REPORTED:]
-            self._timer = self._timer or self._loop.call_later(_REPORT_EVERY, self._tell)
+        self._fresh = (self._fresh + data[-_REPORTED:])[-_REPORTED:]
+        self._timer = self._timer or self._loop.call_later(_REPORT_EVERY, self._flush)
         return True
 
-    def _tell(self) -> None:
+    def _flush(self) -> None:
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        if self._fresh and self._report:
+        if self._fresh:
             fresh, self._fresh = bytes(self._fresh), bytearray()
             self._report(fresh)
 
@@ -254,7 +252,7 @@ async def start_shell(
     cwd: Path,
     environment: Mapping[str, str],
     capture: OutputCapture,
-    report: Callable[[bytes], None] | None = None,
+    report: Callable[[bytes], None],
 ) -> ShellProcess:
     """Start what `limit_command` returns in a process session of its own: no terminal, no input.
 
@@ -287,15 +285,15 @@ async def start_shell(
 
 
 def kill_tagged(tag: int) -> None:
-    """KILL all processes with this tag, where there is /proc. Blocks for the time of a look at it."""
-    for pid in [pid for pid, found in _tagged() if found == tag] if _HAS_PROC else ():
+    """KILL all processes with this tag. Blocks for the time of a look at /proc."""
+    for pid in [pid for pid, found in _tagged() if found == tag]:
         send_signal(pid, signal.SIGKILL)
 
 
 def end_orphans() -> int:
     """End what commands of killed ouros have left running; returns the number of processes. Linux only. Blocks."""
     ended = 0
-    for pid, tag in _tagged() if _HAS_PROC else ():
+    for pid, tag in _tagged():
         # The numbers of a container's processes mean nothing outside of it.
         if _namespace(pid) == _namespace(os.getpid()) and tag >> 12 != _owner_bits(tag >> 12 & 0x3F_FFFF):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -314,8 +312,8 @@ def _owner_bits(pid: int) -> int:
 
 
 def _tagged() -> Iterator[tuple[int, int]]:
-    """All living processes of commands, of any ouro, with their tags."""
-    for name in os.listdir("/proc"):  # noqa: PTH208 - done for every call, over every process
+    """All living processes of commands, of any ouro, with their tags; none where there is no /proc."""
+    for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
         if name.isdigit():
             with contextlib.suppress(OSError):
                 fields = _stat(name)

@@ -18,8 +18,6 @@ class Plan(msgspec.Struct):
 
 
 class TodoItem(msgspec.Struct, frozen=True):
-    """One step."""
-
     text: Annotated[str, msgspec.Meta(min_length=1)]
     state: TodoState = "pending"
 

@@ -48,7 +48,6 @@ class OutputCapture:
         self._room = MAX_SPOOLED
 
     def add(self, data: bytes) -> None:
-        """One more piece of output."""
         self.total += len(data)
         if self._writer is None and self.total > MAX_SHOWN and not self.unsaved:
             self._start_writer()

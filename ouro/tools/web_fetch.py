@@ -50,8 +50,6 @@ class WebFetchArgs(msgspec.Struct, frozen=True):
 
 
 class WebPage(msgspec.Struct, frozen=True):
-    """What an address led to."""
-
     url: str
     text: str
     kind: str

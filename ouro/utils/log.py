@@ -23,8 +23,10 @@ def start_log(debug: bool = False) -> None:
     """
     # A failing log (full disk) must not print to the screen; what the user needs is an event.
     logging.raiseExceptions = False
+    handler = _PrivateFile(get_log_path(), maxBytes=1_000_000, backupCount=4, delay=True, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
-    root.handlers[:] = _own_handlers[:] = [_handler()]
+    root.handlers[:] = _own_handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     log.setLevel(logging.DEBUG if debug else logging.INFO)
 
@@ -50,12 +52,6 @@ class _PrivateFile(logging.handlers.RotatingFileHandler):
         stream = super()._open()
         os.fchmod(stream.fileno(), 0o600)
         return stream
-
-
-def _handler() -> logging.Handler:
-    handler = _PrivateFile(get_log_path(), maxBytes=1_000_000, backupCount=4, delay=True, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    return handler
 
 
 Mask = Callable[[str], str]

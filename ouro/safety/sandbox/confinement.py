@@ -190,7 +190,6 @@ class Confinement:
 
     @property
     def is_on(self) -> bool:
-        """Whether commands are confined."""
         return self.chosen().sandbox.tier != "none"
 
     def is_on_or_disabled(self) -> bool:
