@@ -73,7 +73,7 @@ class SecretScanner:
         if self._building is not None:
             self._building.join(max(0.0, until - time.monotonic()))
         spans: list[tuple[int, int, str]] = []
-        for finding in self._scanner.scan(data) if self._scanner else ():
+        for finding in self._scanner.scan(data) if self._scanner is not None else ():
             if finding.visible:
                 found = finding.to_dict()
                 rule = re.sub(r"[^a-z0-9]+", "-", str(found["rule_id"]).rpartition(".")[2].lower())
