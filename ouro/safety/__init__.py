@@ -9,7 +9,6 @@ from ouro.utils.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from ouro.safety.checkpoints import Checkpoints, Restored, TurnFiles, clean_checkpoints, stored_checkpoints
     from ouro.safety.environment import child_environment, secret_values
-    from ouro.safety.guarded_memory import GIT_CONFIG, GuardedMemory
     from ouro.safety.permissions import Permissions
     from ouro.safety.rules import (
         Allow,
@@ -44,6 +43,6 @@ if TYPE_CHECKING:
         instructions_in,
         with_imports,
     )
-    from ouro.safety.workspace import Access, FilePlace, Workspace
+    from ouro.safety.workspace import GIT_CONFIG, Access, FilePlace, GuardedMemory, Workspace
 
 __getattr__ = lazy_exports(__name__)

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
 from ouro.safety.shell.read_only import ReadOptions, find_starts, git_lists, git_words, only_reads, read_options
 from ouro.safety.shell.tables import UNKNOWN, names, rows
-from ouro.safety.workspace import Workspace
+from ouro.safety.workspace import GuardedMemory, Workspace
 
 _FINAL = """
 # commands, some only with one of these options | what they do
