@@ -117,25 +117,25 @@ async def test_while_a_command_runs_the_editor_is_not_used(tools):
     assert tools.file.read_bytes() == b"x = 2\r\n"
 
 
-async def test_a_link_that_was_put_in_the_way_is_not_followed(tools, tmp_path):
+async def test_a_link_that_was_put_in_the_way_is_not_followed(tools):
     """X10: a process that is not of this session may do so, too."""
-    outside, folder = tmp_path / "outside", tools.root / "src"
-    outside.mkdir()
+    other, folder = tools.root / "other", tools.root / "src"
+    other.mkdir()
     folder.mkdir()
     (folder / "a.py").write_text("x = 1\n")
-    (outside / "a.py").write_text("x = 1\n")
+    (other / "a.py").write_text("x = 1\n")
     await call(tools.read, path="src/a.py")
     read = tools.buffers.read
 
     def swap(path):
         text = read(path)
         folder.rename(tools.root / "moved")
-        folder.symlink_to(outside)
+        folder.symlink_to(other)
         return text
 
     tools.buffers.read = swap
     await call(tools.edit, path="src/a.py", edits=[{"old_text": "x = 1", "new_text": "x = 2"}])
-    assert (outside / "a.py").read_text() == "x = 1\n"
+    assert (other / "a.py").read_text() == "x = 1\n"
     assert (tools.root / "moved" / "a.py").read_text() == "x = 2\n"
 
 
