@@ -117,8 +117,9 @@ class CommandLedger(msgspec.Struct, eq=False):
     def save(self) -> None:
         """Write the results that were collected since the last call."""
         new, self._new = self._new, []
-        found = [(name, code, seconds) for line, code, seconds in new if (name := normalize_command(line))]
-        if not (found := [run for run in found if not self.finds_secret(run[0])]):
+        named = ((normalize_command(line), code, seconds) for line, code, seconds in new)
+        found = [run for run in named if run[0] and not self.finds_secret(run[0])]
+        if not found:
             return
         self._own.update(name for name, _, _ in found)
         try:
@@ -127,10 +128,8 @@ class CommandLedger(msgspec.Struct, eq=False):
                 records, branch = self.records(), self.branch()
                 for name, code, seconds in found:
                     codes = records.pop(name).codes if name in records else {}
-                    record = CommandRecord(
-                        {**codes, code: codes.get(code, 0) + 1}, code, round(seconds, 1), timestamp(), branch
-                    )
-                    records[name] = record
+                    codes = {**codes, code: codes.get(code, 0) + 1}
+                    records[name] = CommandRecord(codes, code, round(seconds, 1), timestamp(), branch)
                 write_private(self.path, msgspec.json.encode(dict(list(records.items())[-MAX_COMMANDS:])))
         except OSError as error:
             log.warning("commands are not recorded: %s", error)

@@ -25,7 +25,7 @@ from ouro.memory.index import DAYS, Graph, MemoryHit, Search, SearchFilter, pars
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
-from ouro.memory.long_term.notes.validity import MIN_CONFIDENCE, Anchors, age_in_days, confidence_now, is_visible
+from ouro.memory.long_term.notes.validity import Anchors, age_in_days, confidence_now, has_decayed, is_visible
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.tokens import estimate
 from ouro.settings import MemorySettings
@@ -163,7 +163,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
     def _weigh(self, candidates: Iterable[_Candidate], situation: Situation) -> list[tuple[Note, Remembered]]:
         """Weight the scores by confidence, age, use and stale anchors; returns the notes of the files, best first."""
-        now = datetime.now(UTC)
+        now, half_life = datetime.now(UTC), self.settings.half_life_days
         chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
         latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
         best: dict[str, _Candidate] = {}
@@ -181,15 +181,22 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         for candidate, file in found:
             note = file.note
             stale = self.anchors.changed(note.anchors) if self.anchors else ()
-            confidence = confidence_now(note, now, self.settings.half_life_days)
             days = age_in_days(note.updated_at or note.created_at, now)  # of two equally relevant the newer one wins
             recency = 0.9 if days is None else 0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS)
-            weight = confidence * recency * self.usefulness(note.id) * (_STALE if stale else 1.0)
-            score = candidate.score * weight
+            weight = recency * self.usefulness(note.id) * (_STALE if stale else 1.0)
+            score = candidate.score * confidence_now(note, now, half_life) * weight
             reason = candidate.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
             item = Remembered(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
-            refusal = _refusal(file, confidence, situation, merged)
-            weighed.append((note, replace(item, state="skipped", reason=refusal) if refusal else item))
+            refusals = {
+                "changed outside of ouro: waiting for approval": (file.scope, file.name) in situation.untrusted,
+                "changed since: memory is as it was": (file.scope, file.name) in situation.changed,
+                "in the archive": file.archived,
+                "low confidence: nothing has confirmed it for long": has_decayed(note, now, half_life),
+                f"of the branch {note.branch}": not (is_visible(note, situation.branch) or note.branch in merged),
+            }
+            if refusal := next((reason for reason, holds in refusals.items() if holds), ""):
+                item = replace(item, state="skipped", reason=refusal)
+            weighed.append((note, item))
         return sorted(weighed, key=lambda pair: -pair[1].score)
 
     def _fit(
@@ -230,21 +237,6 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
 def _best(candidates: Iterable[_Candidate], count: int) -> list[_Candidate]:
     return sorted(candidates, key=lambda candidate: -candidate.score)[:count]
-
-
-def _refusal(file: NoteFile, confidence: float, situation: Situation, merged: frozenset[str]) -> str:
-    note = file.note
-    if (file.scope, file.name) in situation.untrusted:
-        return "changed outside of ouro: waiting for approval"
-    if (file.scope, file.name) in situation.changed:
-        return "changed since: memory is as it was"
-    if file.archived:
-        return "in the archive"
-    if note.source != "user" and confidence < MIN_CONFIDENCE:
-        return "low confidence: nothing has confirmed it for long"
-    if not is_visible(note, situation.branch) and note.branch not in merged:
-        return f"of the branch {note.branch}"
-    return ""
 
 
 def _note_line(note: Note, item: Remembered, earlier: Sequence[Note], versions: int) -> str:
