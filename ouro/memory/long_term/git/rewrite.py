@@ -123,11 +123,41 @@ def _replacements(repo: GitRepository, in_file: Change, in_words: Change, in_nam
         "fast-export", "--all", "--full-tree", "--show-original-ids", "--reencode=no", "--signed-tags=strip",
         "--tag-of-filtered-object=drop", "--fake-missing-tagger",
     )  # fmt: skip
-    commits: dict[str, str] = {}
-    stream = b"".join(_changed(exported, commits, in_file, in_words, in_name))
+    stream, commits = io.BytesIO(exported), dict[str, str]()
+
+    def changed() -> Iterator[bytes]:
+        """The output of fast-export, changed on its way to fast-import."""
+        within, mark = b"", ""
+        while line := stream.readline():
+            word, _, rest = line.rstrip(b"\n").partition(b" ")
+            if word in (b"blob", b"commit", b"tag", b"reset"):
+                within = word
+            if word in (b"commit", b"reset"):
+                yield b"%s %s/%s\n" % (word, _WORK.encode(), rest.replace(b"refs/", b"") or b"head")
+            elif word == b"mark":
+                mark = rest.decode()
+                yield line
+            elif word == b"original-oid":
+                if within == b"commit":
+                    commits[mark] = rest.decode()
+            elif word == b"data":
+                content = (in_file if within == b"blob" else in_words)(stream.read(int(rest)))
+                yield b"data %d\n%s" % (len(content), content)
+            elif within == b"commit" and word == b"M":
+                mode, blob, name = rest.split(b" ", 2)
+                if name.startswith(b'"'):
+                    plain = name[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")
+                    if (new := in_name(plain)) != plain:
+                        name = b'"%s"' % new.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+                else:
+                    name = in_name(name)
+                yield b"M %s %s %s\n" % (mode, blob, name)
+            else:
+                yield line
+
     marks = repo.own_dir / "rewriting.marks"
     flags = ("--force", "--date-format=raw-permissive", f"--export-marks={marks}")
-    done = repo.fast_import(stream, *flags, durable=True)
+    done = repo.fast_import(b"".join(changed()), *flags, durable=True)
     if done.returncode:
         raise MemoryUnusable(f"The history in {repo.git_dir} cannot be rewritten: {last_line(done.stderr)}")
     try:
@@ -135,36 +165,3 @@ def _replacements(repo: GitRepository, in_file: Change, in_words: Change, in_nam
     finally:
         marks.unlink(missing_ok=True)
     return {old: ids[mark] for mark, old in commits.items() if mark in ids}
-
-
-def _changed(
-    exported: bytes, commits: dict[str, str], in_file: Change, in_words: Change, in_name: Change
-) -> Iterator[bytes]:
-    """The output of fast-export, changed on its way to fast-import; fills `commits`: mark -> the old commit."""
-    stream, within, mark = io.BytesIO(exported), b"", ""
-    while line := stream.readline():
-        word, _, rest = line.rstrip(b"\n").partition(b" ")
-        if word in (b"blob", b"commit", b"tag", b"reset"):
-            within = word
-        if word in (b"commit", b"reset"):
-            yield b"%s %s/%s\n" % (word, _WORK.encode(), rest.replace(b"refs/", b"") or b"head")
-        elif word == b"mark":
-            mark = rest.decode()
-            yield line
-        elif word == b"original-oid":
-            if within == b"commit":
-                commits[mark] = rest.decode()
-        elif word == b"data":
-            content = (in_file if within == b"blob" else in_words)(stream.read(int(rest)))
-            yield b"data %d\n%s" % (len(content), content)
-        elif within == b"commit" and word == b"M":
-            mode, blob, name = rest.split(b" ", 2)
-            if name.startswith(b'"'):
-                plain = name[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")
-                if (new := in_name(plain)) != plain:
-                    name = b'"%s"' % new.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-            else:
-                name = in_name(name)
-            yield b"M %s %s %s\n" % (mode, blob, name)
-        else:
-            yield line
