@@ -68,9 +68,7 @@ class MemoryEditor:
     def text(self, scope: Scope, name: str) -> str:
         """The text of a file; empty if it does not exist. Raises UsageError where it is unsafe to read."""
         try:
-            text = self.scope(scope).store.read(name)
-        except FileNotFoundError:
-            text = ""
+            text = self.scope(scope).store.read(name) or ""
         except FileRefused as error:
             raise UsageError(f"{scope}/{name} is not read: {error}.") from error
         self._seen[scope, name] = text

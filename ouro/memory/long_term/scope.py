@@ -13,7 +13,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, LoadedScope, Scope, SkippedFile, TurnRef, UndoResult
-from ouro.memory.long_term.store import GitMemoryStore, Mark, mark, text_or_none
+from ouro.memory.long_term.store import GitMemoryStore, Mark, mark
 from ouro.memory.long_term.trust.approval import (
     MAX_SHOWN,
     MAX_SOURCES,
@@ -315,7 +315,7 @@ class ScopeMemory:
         Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was `seen` (UsageError).
         """
         with self.alone():
-            edits = [FileEdit(name, text_or_none(self.store, name), text) for name, text in changes.items()]
+            edits = [FileEdit(name, self.store.read(name), text) for name, text in changes.items()]
             done = [edit for edit in edits if edit.before != edit.after]
             if not done:
                 return []

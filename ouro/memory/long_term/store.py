@@ -147,9 +147,12 @@ class GitMemoryStore:
         head, prints = self.get_current_head(), listing.fingerprints
         return LoadedScope(head, core, notes, tuple(skipped), prints)
 
-    def read(self, name: str) -> str:
-        """The text of a file, without invisible characters; FileRefused where it is no plain text file."""
-        return visible_text(self._files.read(name))[0]
+    def read(self, name: str) -> str | None:
+        """The text of a file (None: there is none), without invisible characters; FileRefused where it is no text."""
+        try:
+            return visible_text(self._files.read(name))[0]
+        except FileNotFoundError:
+            return None
 
     def get_current_head(self) -> str:
         """The head commit; empty before the first one, or if the history cannot be read (`obstacle`)."""
@@ -431,14 +434,6 @@ def _marks(files: Mapping[str, bytes | None]) -> dict[str, str]:
 
 def mark(name: str, text: str | None) -> Mark:
     return name, _marks(_encode({name: text}))[name]
-
-
-def text_or_none(store: GitMemoryStore, name: str) -> str | None:
-    """The text of a file; None where there is none. Raises FileRefused as `read`."""
-    try:
-        return store.read(name)
-    except FileNotFoundError:
-        return None
 
 
 def is_note(name: str) -> bool:

@@ -178,11 +178,11 @@ class Notebook(msgspec.Struct, eq=False):
     def _read(self, scope: Scope, name: str) -> NoteFile | None:
         if name in self.untrusted(scope):
             return None  # changing it would approve what is in it
-        try:
-            parsed = parse_note(name.rpartition("/")[2], self.stores[scope].read(name))
-        except (FileRefused, FileNotFoundError):
-            return None  # the store lists the reason
-        return NoteFile(parsed.note, scope, name, parsed.problems)
+        with suppress(FileRefused):  # the store lists the reason
+            if (text := self.stores[scope].read(name)) is not None:
+                parsed = parse_note(name.rpartition("/")[2], text)
+                return NoteFile(parsed.note, scope, name, parsed.problems)
+        return None
 
     def _put_all(
         self, change: Change, files: Sequence[NoteFile], changes_of: Callable[[NoteFile], FileChanges], origin: Origin
