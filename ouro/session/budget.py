@@ -44,26 +44,19 @@ class SpendingReport(msgspec.Struct, frozen=True):
     """Of this session: purpose, calls and usage of the model calls that are no turns (titles, capture …)."""
 
 
-class Budget:
-    def __init__(
-        self,
-        memory: MemoryManager,
-        session_catalog: SessionCatalog,
-        limits: LimitSettings,
-        model: Callable[[], ModelSpec],
-    ) -> None:
-        self._memory = memory
-        self._session_catalog = session_catalog
-        self._limits = limits
-        self._model = model
-        self._warned: set[str] = set()
-        self._checked: tuple[SpendingLimit, ...] = ()
-        self._spent_at_check = 0.0
+class Budget(msgspec.Struct, eq=False):
+    memory: MemoryManager
+    session_catalog: SessionCatalog
+    limits: LimitSettings
+    model: Callable[[], ModelSpec]
+    _warned: set[str] = msgspec.field(default_factory=set)
+    _checked: tuple[SpendingLimit, ...] = ()
+    _spent_at_check: float = 0.0
 
     async def report(self) -> SpendingReport:
         """What was used by model in this session, today, this month and in all; and the limits."""
-        found = await _periods(self._session_catalog, self._memory.session_id)
-        by_purpose = sorted(self._memory.transcript.side_calls.items())
+        found = await _periods(self.session_catalog, self.memory.session_id)
+        by_purpose = sorted(self.memory.transcript.side_calls.items())
         side_calls = tuple((purpose, calls, used) for purpose, (calls, used) in by_purpose)
         return SpendingReport(found, self._spending(found), side_calls)
 
@@ -73,17 +66,17 @@ class Budget:
         Returns a warning, once for each limit, if most of it is spent; else nothing. What other processes have spent
         counts from the moment it is in their session files.
         """
-        check_calls(self._limits, calls_made)
+        check_calls(self.limits, calls_made)
         found: tuple[UsagePeriod, ...] = ()
-        if _counts_others(self._limits):  # else the list is not needed
-            found = await _periods(self._session_catalog, self._memory.session_id)
-        self._checked, self._spent_at_check = self._spending(found), self._memory.usage.cost or 0.0
+        if _counts_others(self.limits):  # else the list is not needed
+            found = await _periods(self.session_catalog, self.memory.session_id)
+        self._checked, self._spent_at_check = self._spending(found), self.memory.usage.cost or 0.0
         self.refuse()
         return " ".join(self._warnings(found))
 
     def refuse(self) -> None:
         """Raises LimitReached for a background call, by what `check` found and what this session has spent since."""
-        since = (self._memory.usage.cost or 0.0) - self._spent_at_check
+        since = (self.memory.usage.cost or 0.0) - self._spent_at_check
         _refuse_over(replace(limit, spent=limit.spent + since) for limit in self._checked)
 
     def _warnings(self, periods: Sequence[UsagePeriod]) -> Iterator[str]:
@@ -97,8 +90,8 @@ class Budget:
                 )
         models = next((period.models for period in periods if period.name == "today"), ())
         names = [use.model for use in models if use.usage.cost is None]
-        model, has_limit = self._model(), bool(periods) or self._limits.max_cost is not None
-        if has_limit and model.prices is None and self._memory.usage.cost is None:
+        model, has_limit = self.model(), bool(periods) or self.limits.max_cost is not None
+        if has_limit and model.prices is None and self.memory.usage.cost is None:
             names.append(model.name)
         if names and "prices" not in self._warned:
             self._warned.add("prices")
@@ -109,27 +102,26 @@ class Budget:
             )
 
     def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
-        most, spent = self._limits.max_cost, self._memory.usage.cost or 0.0
+        most, spent = self.limits.max_cost, self.memory.usage.cost or 0.0
         own = () if most is None else (SpendingLimit("session", "limits.max_cost", most, spent),)
-        return (*own, *spending_limits(periods, self._limits))
+        return (*own, *spending_limits(periods, self.limits))
 
 
-class VectorBudget:
+class VectorBudget(msgspec.Struct, frozen=True):
     """The cost of vectors, which belongs to no session. Blocks on the disk."""
 
-    def __init__(self, session_catalog: SessionCatalog, limits: LimitSettings) -> None:
-        self._session_catalog = session_catalog
-        self._limits = limits
+    session_catalog: SessionCatalog
+    limits: LimitSettings
 
     def afford(self) -> None:
         """Raises LimitReached where the limit of a day or a month is reached."""
-        if _counts_others(self._limits):
-            _refuse_over(spending_limits(asyncio.run(_periods(self._session_catalog)), self._limits))
+        if _counts_others(self.limits):
+            _refuse_over(spending_limits(asyncio.run(_periods(self.session_catalog)), self.limits))
 
     def pay(self, model: str, usage: Usage) -> None:
         """Record the cost of a call; if that cannot be written, the log has it."""
         try:
-            asyncio.run(self._session_catalog.store.save_cost(CostRecord("vectors", timestamp(), model, usage)))
+            asyncio.run(self.session_catalog.store.save_cost(CostRecord("vectors", timestamp(), model, usage)))
         except (SaveFailed, SpendingUnreadable) as error:
             log.warning("a call of %s is not in `ouro usage`: %s", model, error)
 

@@ -78,29 +78,28 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         await memory.pager.loaded()
         if prompts := await self._reached(number):
             return Reached(prompts)
-        left = next((branch for branch in memory.transcript.branches if _has(branch.entries, number)), None)
+        numbers = ([entry.number for entry in branch.entries] for branch in memory.transcript.branches)
+        left = next((branch for branch in numbers if number in branch), None)
         if left is None:
             raise UsageError(f"Message {number} is not in this session any more.")
         if not memory.read_only:
             raise UsageError(f"Message {number} is on a branch that a rewind has left.", commands=["rewind"])
-        await memory.record(RewindRecord(left.entries[-1].number, memory.now()))
+        await memory.record(RewindRecord(left[-1], memory.now()))
         return Reached(await self._reached(number), is_left=True)
 
     async def _reached(self, number: int) -> int:
         """How many user messages are there from it on, once it is shown; 0: it is not on this branch."""
         while True:
             shown = [item for item in self.memory.pager.shown() if isinstance(item, MessageRecord)]
-            if _has(shown, number) or not self.memory.pager.has_hidden:
+            numbers = [entry.number for entry in shown]
+            if number in numbers:
                 break
+            if not self.memory.pager.has_hidden:
+                return 0
             await self.memory.pager.show_more(PAGE)
-        at = next((place for place, entry in enumerate(shown) if entry.number == number), -1)
-        after = sum(_is_prompt(entry.message) for entry in shown[at + 1 :])
-        has_prompt = any(_is_prompt(entry.message) for entry in shown[: at + 1])
-        return after + has_prompt if at >= 0 else 0
-
-
-def _has(entries: Iterable[MessageRecord], number: int) -> bool:
-    return any(entry.number == number for entry in entries)
+        after = numbers.index(number) + 1
+        has_prompt = any(_is_prompt(entry.message) for entry in shown[:after])
+        return has_prompt + sum(_is_prompt(entry.message) for entry in shown[after:])
 
 
 def _is_prompt(message: Message) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.tool_runner import AskUser
@@ -28,33 +29,24 @@ MAX_END = 10.0
 _NOTIFICATIONS = {"permission": "permission_prompt", "question": "elicitation_dialog"}
 
 
-class SessionHooks:
+class SessionHooks(msgspec.Struct, eq=False):
     """Runs hooks at the events of one session, which is new or was resumed."""
 
-    def __init__(
-        self,
-        hooks: Hooks,
-        transcript: MemoryManager,
-        cwd: Path,
-        permissions: Permissions,
-        tasks: SessionTasks,
-        *,
-        is_resumed: bool,
-    ) -> None:
-        self.hooks = hooks
-        self._transcript = transcript
-        self._cwd = cwd
-        self._permissions = permissions
-        self._tasks = tasks
-        self._source = "resume" if is_resumed else "startup"
-        self._is_started = False
+    hooks: Hooks
+    transcript: MemoryManager
+    cwd: Path
+    permissions: Permissions
+    tasks: SessionTasks
+    is_resumed: bool
+    is_started: bool = False
 
     async def before_turn(self, prompt: str) -> str:
         """What hooks add to the user's message; before the first one, also those of the start. Raises PromptRefused."""
         texts: list[str] = []
-        if not self._is_started:
-            self._is_started = True
-            started = await self.run("session-start", {"source": self._source}, (self._source,))
+        if not self.is_started:
+            self.is_started = True
+            source = "resume" if self.is_resumed else "startup"
+            started = await self.run("session-start", {"source": source}, (source,))
             texts.append(started.context)
         outcome = await self.run("user-prompt", {"prompt": prompt})
         if outcome.verdict == "deny":
@@ -82,7 +74,7 @@ class SessionHooks:
 
     async def close(self) -> None:
         """The session ends; one in which nothing was said did not begin."""
-        if self._is_started:
+        if self.is_started:
             await self.run("session-end", {"reason": "exit"}, most=MAX_END)
 
     def with_notifications(self, ask_user: AskUser) -> AskUser:
@@ -105,14 +97,14 @@ class SessionHooks:
         if not self.hooks.has(event):
             return HookOutcome()
         known = {
-            "session_id": self._transcript.session_id,
-            "transcript_path": str(self._transcript.outputs.parent / "session.yaml"),
-            "cwd": str(self._cwd),
-            "permission_mode": MODES[self._permissions.mode],
+            "session_id": self.transcript.session_id,
+            "transcript_path": str(self.transcript.outputs.parent / "session.yaml"),
+            "cwd": str(self.cwd),
+            "permission_mode": MODES[self.permissions.mode],
         }
         outcome = await self.hooks.run(event, {**known, **data}, names, most)
         if outcome.message:
-            self._tasks.emit(Notice(outcome.message))
+            self.tasks.emit(Notice(outcome.message))
         return outcome
 
     def _in_background(self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = ()) -> None:
@@ -120,26 +112,25 @@ class SessionHooks:
             await self.run(event, data, names)
 
         if self.hooks.has(event):
-            self._tasks.start("hooks", in_background())
+            self.tasks.start("hooks", in_background())
 
 
 def _about(agent: str) -> dict[str, str]:
     return {"agent": agent, **({"agent_id": agent, "agent_type": kind_of(agent)} if agent else {})}
 
 
-class ToolEvents:
+class ToolEvents(msgspec.Struct, frozen=True):
     """The hooks before and after the tools of one agent (`ToolHooks`); `agent`: the name of a subagent."""
 
-    def __init__(self, hooks: SessionHooks, cwd: Path, agent: str = "") -> None:
-        self._hooks = hooks
-        self._cwd = cwd
-        self._agent = agent
+    session_hooks: SessionHooks
+    cwd: Path
+    agent: str = ""
 
     async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> HookOutcome:
         outcome = await self._run("before-tool", call, effect, targets)
         if outcome.input is None:
             return outcome
-        return replace(outcome, input=own_arguments(call.name, call.arguments, outcome.input, targets, self._cwd))
+        return replace(outcome, input=own_arguments(call.name, call.arguments, outcome.input, targets, self.cwd))
 
     async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
         answer = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
@@ -149,9 +140,9 @@ class ToolEvents:
     async def _run(
         self, event: HookEvent, call: ToolCall, effect: Effect, targets: Sequence[str], **more: Any
     ) -> HookOutcome:
-        if not self._hooks.hooks.has(event):
+        if not self.session_hooks.hooks.has(event):
             return HookOutcome()
-        data = tool_data(call.name, effect, call.arguments, targets, self._cwd)
+        data = tool_data(call.name, effect, call.arguments, targets, self.cwd)
         names = (call.name, *names_elsewhere(call.name))
-        about = {**data, "tool_use_id": call.id, **more, **_about(self._agent)}
-        return await self._hooks.run(event, about, names)
+        about = {**data, "tool_use_id": call.id, **more, **_about(self.agent)}
+        return await self.session_hooks.run(event, about, names)

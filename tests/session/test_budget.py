@@ -135,7 +135,7 @@ async def test_an_unknown_price_is_told_before_the_first_call(store, limits):
 
 async def test_a_cost_that_the_provider_reports_counts(store):
     purse = money(store, None, max_cost=1.0)
-    purse._memory.transcript.usage = Usage(100, 0, 0, 10, 0.1)
+    purse.memory.transcript.usage = Usage(100, 0, 0, 10, 0.1)
     assert await purse.check(1) == ""
     assert await money(store, None).check(0) == ""
 

@@ -131,7 +131,7 @@ async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
     async with open_session_file(folder) as file:
         first, header = await asyncio.to_thread(read_first_record, file.fileno(), folder / FILE_NAME)
         end, tail = await asyncio.to_thread(find_whole_end, file.fileno())
-        yield _SessionReader(folder, file, header, (first.offset + first.size, end), tail)
+        yield _SessionReader(folder / FILE_NAME, file, header, first.offset + first.size, end, tail)
 
 
 def refuse_newer(folder: Path) -> None:
@@ -181,45 +181,43 @@ def parse_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record 
         return None
 
 
-class _SessionReader:
-    """Reads one open session file. `borders`: where the records after the header begin and where they end."""
+class _SessionReader(msgspec.Struct, eq=False):
+    """Reads one open session file."""
 
-    def __init__(
-        self, folder: Path, file: AsyncFileIO, header: SessionHeader, borders: tuple[int, int], tail: bytes
-    ) -> None:
-        self._folder = folder
-        self._path = folder / FILE_NAME
-        self._file = file
-        self._header = header
-        self._begin, self._end = borders
-        self._tail = tail
-        self._findings = _Findings()
-        self._messages: list[tuple[RawRecord, int]] = []
+    path: Path
+    file: AsyncFileIO
+    header: SessionHeader
+    begin: int
+    """Of the records, behind the header."""
+    end: int
+    tail: bytes
+    findings: _Findings = msgspec.field(default_factory=_Findings)
+    messages: list[tuple[RawRecord, int]] = msgspec.field(default_factory=list)
 
     async def read(self, reach: Reach) -> ParsedSession:
         if reach != "whole":
             max_bytes = MAX_SHOWN if reach == "screen" else MAX_SENT
-            found = await _find_context(read_backward(self._file, self._begin, self._end), max_bytes)
+            found = await _find_context(read_backward(self.file, self.begin, self.end), max_bytes)
             if not found.is_lost:
                 return await self._parsed_context(found, reach)
-        begin = max(self._begin, self._end - MAX_READ)
-        records, _ = await asyncio.to_thread(split, await read_at(self._file, begin, self._end), begin)
-        if begin == self._begin:
-            return await self._parsed(records, LoadedSession(self._header, ()))
+        begin = max(self.begin, self.end - MAX_READ)
+        records, _ = await asyncio.to_thread(split, await read_at(self.file, begin, self.end), begin)
+        if begin == self.begin:
+            return await self._parsed(records, LoadedSession(self.header, ()))
         notice = (
-            f"The session has {self._end >> 20} MB: only its last {MAX_READ >> 20} MB were read."
-            f" The rest stays in {self._path}."
+            f"The session has {self.end >> 20} MB: only its last {MAX_READ >> 20} MB were read."
+            f" The rest stays in {self.path}."
         )
         records = records[1:]  # the first one is incomplete
         place = records[0].offset if records else 0
-        return await self._parsed(records, LoadedSession(self._header, (), (notice,), place=place))
+        return await self._parsed(records, LoadedSession(self.header, (), (notice,), place=place))
 
     async def _parsed_context(self, found: _Context, reach: Reach) -> ParsedSession:
         is_cut = reach == "context" and not found.is_complete
         notice = f"The session is longer than any context window: only its last {MAX_SENT >> 20} MB are sent."
         kept = await asyncio.to_thread(self._parse, await self._find_kept(found))
         session = LoadedSession(
-            self._header,
+            self.header,
             (),
             (notice,) if is_cut else (),
             kept=tuple(record for record in kept if isinstance(record, MessageRecord)),
@@ -230,25 +228,25 @@ class _SessionReader:
         return await self._parsed([step.record for step in found.steps], session)
 
     async def page(self, place: int, count: int) -> tuple[tuple[Record, ...], int]:
-        if place == self._begin:
+        if place == self.begin:
             return (), 0
-        if not self._begin < place <= self._end or await read_record_at(self._file, place) is None:
-            raise SessionDamaged(f"{self._path} was changed by another program.", "Resume the session again.")
-        sources, begin = await _find_page(read_backward(self._file, self._begin, place), count)
+        if not self.begin < place <= self.end or await read_record_at(self.file, place) is None:
+            raise SessionDamaged(f"{self.path} was changed by another program.", "Resume the session again.")
+        sources, begin = await _find_page(read_backward(self.file, self.begin, place), count)
         return await asyncio.to_thread(self._parse, sources), begin
 
     async def _parsed(self, sources: Sequence[RawRecord], session: LoadedSession) -> ParsedSession:
         records = await asyncio.to_thread(self._parse, sources)
-        notices = [*session.notices, *self._findings.notices(self._path)]
-        if self._tail:
-            notices.append(f"The last record of {self._path} is incomplete ({len(self._tail)} bytes). It is skipped.")
-        if read_only := self._header.format > FORMAT:
+        notices = [*session.notices, *self.findings.notices(self.path)]
+        if self.tail:
+            notices.append(f"The last record of {self.path} is incomplete ({len(self.tail)} bytes). It is skipped.")
+        if read_only := self.header.format > FORMAT:
             notices.append(
-                f"{self._path} was written by a newer ouro (format {self._header.format}):"
+                f"{self.path} was written by a newer ouro (format {self.header.format}):"
                 " opened read-only, nothing is saved."
             )
         session = msgspec.structs.replace(session, records=records, notices=tuple(notices), read_only=read_only)
-        return ParsedSession(session, tuple(self._messages))
+        return ParsedSession(session, tuple(self.messages))
 
     async def _find_kept(self, context: _Context) -> list[RawRecord]:
         """The messages before the context that the compaction keeps: at the offsets that it names, else by a scan."""
@@ -260,7 +258,7 @@ class _SessionReader:
         found: dict[int, RawRecord] = {}
         for number in wanted:
             offset = context.source.offset - places.get(number, 0)
-            record = await read_record_at(self._file, offset) if number in places else None
+            record = await read_record_at(self.file, offset) if number in places else None
             if record is not None and number_of(record) == number and is_message(record):
                 found[number] = record
         if len(found) < len(wanted):
@@ -269,7 +267,7 @@ class _SessionReader:
 
     async def _scan(self, wanted: set[int], end: int) -> dict[int, RawRecord]:
         found: dict[int, RawRecord] = {}
-        async for record in read_backward(self._file, self._begin, end):
+        async for record in read_backward(self.file, self.begin, end):
             number = number_of(record)
             if number in wanted and number not in found and is_message(record):
                 found[number] = record
@@ -279,9 +277,9 @@ class _SessionReader:
 
     def _fetch(self, name: str) -> bytes:
         try:
-            return fetch_output(self._folder, name)
+            return fetch_output(self.path.parent, name)
         except OSError:
-            self._findings.missing[name[:80]] += 1
+            self.findings.missing[name[:80]] += 1
             raise
 
     def _parse(self, sources: Iterable[RawRecord]) -> tuple[Record, ...]:
@@ -291,14 +289,14 @@ class _SessionReader:
             try:
                 read = record_from(load_record(source), self._fetch)
             except UnknownRecordError as error:
-                self._findings.kinds[str(error)] += 1
+                self.findings.kinds[str(error)] += 1
             except (BadYamlError, BadRecordError) as error:
-                self._findings.damaged.append(f"The record at byte {source.offset} cannot be read: {error}.")
+                self.findings.damaged.append(f"The record at byte {source.offset} cannot be read: {error}.")
             else:
-                self._findings.fields.update(read.unknown)
-                self._findings.repaired.update(read.repaired)
+                self.findings.fields.update(read.unknown)
+                self.findings.repaired.update(read.repaired)
                 if isinstance(read.record, MessageRecord):
-                    self._messages.append((source, read.record.number))
+                    self.messages.append((source, read.record.number))
                 records.append(read.record)
         return tuple(records)
 
