@@ -276,7 +276,7 @@ DEFENCES = (
             "../safety/test_network_proxy.py"),
     Defence("B3", "ouro/safety/sandbox/tiers.py", 'command += _bound("--ro-bind", policy.protected)', "pass",
             "test_b1_b3_sandbox_escapes.py"),
-    Defence("B4", "ouro/safety/sandbox/confinement.py", "not outside.exists():", "True:", "../safety/test_sandbox.py"),
+    Defence("B4", "ouro/safety/sandbox/tiers.py", "not outside.exists():", "True:", "../safety/test_sandbox.py"),
     Defence("B4", "ouro/tools/shell.py", "ctx.emit(Notice(warning, \"warning\"))", "pass", "test_b4_no_sandbox.py"),
     # folders that are not trusted
     Defence("F3", "ouro/mcp/definition.py", '{**msgspec.to_builtins(self), "problem": ""}',

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
         parse_rule,
         parse_rules,
     )
-    from ouro.safety.sandbox.confinement import Confinement, choose_sandbox
+    from ouro.safety.sandbox.confinement import Confinement
+    from ouro.safety.sandbox.tiers import choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name
     from ouro.safety.shell.parse import parse_line
     from ouro.safety.trust import (

@@ -14,9 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ouro.safety.sandbox.confinement import _bwrap, _self_test
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.tiers import Bubblewrap, Landlock, Sandbox, SandboxPolicy
+from ouro.safety.sandbox.tiers import Bubblewrap, Landlock, Sandbox, SandboxPolicy, _bwrap, _self_test
 
 PYTHON = Path(os.path.realpath(sys.executable))
 SECRET = "s3cr3t-of-the-host"

