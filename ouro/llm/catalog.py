@@ -390,11 +390,9 @@ class ModelSource:
             await model.close()
 
     async def close(self) -> None:
-        await self.release()
-        for models in (self._models, *self._made.values()):
-            for model in models:
-                await model.close()
+        self._before += [*self._models, *(model for models in self._made.values() for model in models)]
         self._made.clear()
+        await self.release()
 
     def _named(self, role: Role) -> Sequence[Model]:
         """The models that the settings name for a role; empty if none are named or usable."""
