@@ -349,7 +349,7 @@ DEFENCES = (
             "../tools/test_web_fetch.py"),
     Defence("L6", "ouro/llm/provider_errors.py", "status == 413 or (status in (400, 422, 500) and",
             "False and (False and", "test_l4_l5_l6_refusals.py"),
-    Defence("U4", "ouro/frontends/tui/type_ahead.py", '_CONTROL.sub("", pasted', '("" + pasted',
+    Defence("U4", "ouro/frontends/tui/first_frame.py", '_CONTROL.sub("", pasted', '("" + pasted',
             "test_u3_u4_u5_u7_screen.py -k u4"),
     Defence("U5", "ouro/frontends/tui/run.py", "    os.dup2(target, 2)\n", "", "test_u3_u4_u5_u7_screen.py -k u5"),
     Defence("U6", "ouro/frontends/tui/blocks/markdown.py", "if target.startswith(_CLICKABLE):", "if True:",

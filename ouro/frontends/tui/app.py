@@ -16,6 +16,7 @@ from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.frontends.tui import external
 from ouro.frontends.tui.driver import TerminalDriver
+from ouro.frontends.tui.first_frame import SECOND_CTRL_C
 from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import AGAIN_QUITS, THEMES, Look, make_theme
@@ -23,7 +24,6 @@ from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog
 from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, show_sheet
-from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
 from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
 from ouro.session.opening import PICK

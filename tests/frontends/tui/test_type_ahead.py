@@ -8,8 +8,8 @@ from fakes.screen_terminal import ScreenTerminal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ouro.frontends.tui.first_frame import LineEditor, has_usual_keys
 from ouro.frontends.tui.look import AGAIN_QUITS, OPENING
-from ouro.frontends.tui.type_ahead import LineEditor, has_usual_keys
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from ouro.frontends.file_index import FileIndex
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.external import dropped_image
+from ouro.frontends.tui.first_frame import PASTE_GAP, pasted_text
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
-from ouro.frontends.tui.type_ahead import PASTE_GAP, pasted_text
 from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.messages import Image
 from ouro.session.turn_queue import Draft
