@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 
 import msgspec
@@ -272,7 +272,8 @@ class ScopeMemory:
                 self._demand_unchanged(proposal)
                 done: Sequence[FileEdit] = proposal.edits
                 self.store.demand_no_secret(text for edit in done for text in (edit.name, edit.after))
-                self._approve_and_commit(self._now.foreign, subject_of(done), trailers)
+                self.store.approve(self._now.foreign)
+                self.store.commit_changes(subject_of(done), trailers, self._now.foreign)
             else:
                 edits = {edit.name: (edit,) for edit in proposal.edits}
                 changes = TurnChanges(self.store, edits, self._writes.names_of_others())
@@ -409,12 +410,9 @@ class ScopeMemory:
         new = {name: blob for name, blob in self.store.find_unapproved().items() if name not in undecided}
         edits = self.store.edits_since(self.store.accepted, new)
         if edits:
-            self._approve_and_commit(new, subject_of(edits), {ORIGIN: "outside"})
+            self.store.approve(new)
+            self.store.commit_changes(subject_of(edits), {ORIGIN: "outside"}, new)
         return [*edits]
-
-    def _approve_and_commit(self, contents: Mapping[str, str], subject: str, trailers: Mapping[str, str]) -> None:
-        self.store.approve(contents)
-        self.store.commit_changes(subject, trailers, contents)
 
     def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> None:
         """Commit what is approved and not committed: ouro was killed, or no commit could be made."""
@@ -432,8 +430,10 @@ class ScopeMemory:
         read again. Returns no change where files change all the time. Locked: a session asks in one thread while it
         works in another.
         """
-        with self.alone() if self._now.foreign else nullcontext():
-            for _ in range(_MAX_READS if self._now.foreign else 0):
+        if not self._now.foreign:
+            return "", ()
+        with self.alone():
+            for _ in range(_MAX_READS):
                 edits = self.store.edits_to(dict(islice(self._now.foreign.items(), most)), self._now.accepted)
                 if edits is not None:
                     return self.proposal_ids()[-1] if edits else "", edits
