@@ -84,7 +84,7 @@ def at_noon(monkeypatch):
 
 async def picking(pilot):
     """Until the picker has its list."""
-    await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker) and pilot.app.screen._matches)
+    await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker) and pilot.app.screen._is_loaded)
     return pilot.app.screen
 
 
@@ -114,7 +114,7 @@ async def test_typing_searches_titles_at_once_and_what_was_said_after_it(session
         picker._search.value = "lexer"
         await until(pilot, lambda: titles(picker) == ["try another parser"])
         assert "the lexer drops its last" in screen_text(pilot.app)
-        await until(pilot, lambda: picker._matches.is_fuzzy)
+        await until(pilot, lambda: picker._is_loaded and picker._matches.is_fuzzy)
         picker._search.value = "documantation"
         await until(pilot, lambda: titles(picker) == ["write the documentation"])
 

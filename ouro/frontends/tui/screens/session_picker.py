@@ -119,8 +119,9 @@ class SessionPicker(Browser):
         self._rename_open = rename
         self._esc = esc
         self._session_catalog: SessionCatalog
-        self._matches: SessionMatches | None = None
-        """None until the list is read."""
+        self._matches: SessionMatches
+        self._is_loaded = False
+        """The list is read: there are matches."""
         self._to_delete: SessionInfo | None = None
         """The session that the user is asked about."""
         self._asked_in_search = False
@@ -134,16 +135,17 @@ class SessionPicker(Browser):
                 self.app.call_from_thread(self._count.update, f"reading the list … {done:,} of {of:,}")
 
         sessions = await session_catalog.sessions(show_progress)
-        matches = self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
+        self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
+        self._is_loaded = True
         self._search_for(self._search.value)
         await asyncio.to_thread(find_similar, "", [""])  # imports rapidfuzz before a key needs it
-        matches.is_fuzzy = True
+        self._matches.is_fuzzy = True
         self._show()
 
     # Search
 
     def _search_for(self, text: str) -> None:
-        if self._matches is None:
+        if not self._is_loaded:
             return
         changed = self._matches.look_for(text)
         self._show(keep=not changed)
@@ -157,7 +159,6 @@ class SessionPicker(Browser):
         """Add matches in messages as they are found, several with one update."""
         await asyncio.sleep(after)
         matches, loop, shown_at = self._matches, asyncio.get_running_loop(), 0.0
-        assert matches is not None
         query = matches.query
         found = self._session_catalog.search(list(matches.in_scope), query)
         self._show_count(" · searching …")
@@ -174,18 +175,16 @@ class SessionPicker(Browser):
         self._show()
 
     def _show(self, doing: str = "", *, keep: bool = True) -> None:
-        if self._matches is not None:
-            self._list.words = self._matches.query.split()
-            self._list.with_project = self._matches.scope == ALL
-            self._list.show(self._matches.matches(), keep=keep)
-            self._show_frame()
-            self._show_count(doing, len(self._list.rows))
+        self._list.words = self._matches.query.split()
+        self._list.with_project = self._matches.scope == ALL
+        self._list.show(self._matches.matches(), keep=keep)
+        self._show_frame()
+        self._show_count(doing, len(self._list.rows))
 
     def _show_count(self, doing: str = "", found: int | None = None) -> None:
-        if self._matches is not None:
-            count = f"{len(self._matches.in_scope):,}"
-            shown = f"{found:,} of {count}" if found is not None and self._matches.query else count
-            self._count.update(f"{self._matches.scope} · {shown}{doing}")
+        count = f"{len(self._matches.in_scope):,}"
+        shown = f"{found:,} of {count}" if found is not None and self._matches.query else count
+        self._count.update(f"{self._matches.scope} · {shown}{doing}")
 
     def _heading_text(self) -> str:
         return self._list.heading()
@@ -248,7 +247,7 @@ class SessionPicker(Browser):
         await self._open(fork=True)
 
     async def _change_scope(self) -> None:
-        if self._matches is not None:
+        if self._is_loaded:
             self._matches.next_scope()
             self._show(keep=False)
             if self._matches.query:
@@ -297,14 +296,13 @@ class SessionPicker(Browser):
             self._search.value = ""
 
     async def _reload(self) -> None:
-        if self._matches is not None:
-            self._matches.change(await self._session_catalog.sessions())
-            self._show()
+        self._matches.change(await self._session_catalog.sessions())
+        self._show()
 
     def _keys(self) -> list[str]:
         in_list = self._list.has_focus
         name = self._letter if in_list else self._keymap.shown
-        shows_all = self._matches is not None and self._matches.scope == ALL
+        shows_all = self._is_loaded and self._matches.scope == ALL
         return [
             "Enter",
             "" if self.has_class("-beside") else f"{name('look_inside')} preview",
