@@ -129,7 +129,8 @@ class TranscriptWriter:
 
     def _close_streams(self) -> None:
         for block in self._reply:
-            block.close()
+            if isinstance(block, ThinkingBlock):
+                block.close()
 
     def _end_reply(self) -> None:
         """End the streams of a model call, and remove the notice of its retry."""

@@ -310,24 +310,17 @@ class MarkdownPieces:
     def add(self, text: str) -> None:
         self._open += text
 
-    def settle(self) -> list[MarkdownPiece]:
-        """Move final pieces to `finished`; returns the rest, usually one piece."""
-        if self._is_open_fence():
-            return [MarkdownPiece(self._open, "fence", bool(self.finished), is_open=True)]
+    def settle(self, rest: str = "") -> list[MarkdownPiece]:
+        """Move final pieces to `finished`; returns the others, usually one. `rest` is a line that still grows."""
+        if _is_open_fence(self._open + rest):
+            return [MarkdownPiece(self._open + rest, "fence", bool(self.finished), is_open=True)]
         end = self._open.rfind("\n") + 1
         if end > self._seen:
             for piece in [*self._cut(self._open[:end])][:-1]:
                 self.finished.append(piece)
                 self._open = self._open[len(piece.source) :]
             self._seen = self._open.rfind("\n") + 1
-        return list(self._cut(self._open))
-
-    def _is_open_fence(self) -> bool:
-        match = _FENCE.match(self._open)
-        head = self._open.find("\n")
-        if match is None or head < 0 or (match[1][0] == "`" and "`" in self._open[match.end() : head]):
-            return False
-        return not any(closing[1].startswith(match[1]) for closing in _CLOSING.finditer(self._open, head + 1))
+        return list(self._cut(self._open + rest))
 
     def _cut(self, text: str) -> Iterator[MarkdownPiece]:
         """The pieces of the open text; together they are the text."""
@@ -342,6 +335,14 @@ class MarkdownPieces:
             piece = _piece(text[begin:end], token, item, before)
             yield piece
             before = piece
+
+
+def _is_open_fence(text: str) -> bool:
+    match = _FENCE.match(text)
+    head = text.find("\n")
+    if match is None or head < 0 or (match[1][0] == "`" and "`" in text[match.end() : head]):
+        return False
+    return not any(closing[1].startswith(match[1]) for closing in _CLOSING.finditer(text, head + 1))
 
 
 def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
@@ -373,35 +374,3 @@ def _piece(source: str, token: Token, item: Token | None, before: MarkdownPiece 
         if token.type == "ordered_list_open":
             number = (before.number or 0) + 1 if goes_on and before is not None else int(item.info or 1)
     return MarkdownPiece(source, token.type, blank or spaced, number, marker)
-
-
-_UNFINISHED = re.compile(
-    r"(?:(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])(?:(?!\x07|\x1b\\|\x9c)[\s\S])*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|\x1b[ -/]*"
-    r"|[\u2000-\U0010ffff](?:\u200d[\u2000-\U0010ffff])*\u200d?)\Z"
-)
-MAX_HELD = 4_096
-
-
-class StreamCleaner:
-    """Cleans a stream of text. An unfinished escape sequence at the end is held until the next chunk completes it."""
-
-    def __init__(self) -> None:
-        self._held = ""
-
-    def feed(self, text: str) -> str:
-        if not self._held and text.isascii() and "\x1b" not in text:
-            return _clean(text)
-        text = self._held + text
-        unfinished = _UNFINISHED.search(text)
-        cut = unfinished.start() if unfinished and len(text) - unfinished.start() <= MAX_HELD else len(text)
-        self._held = text[cut:]
-        return _clean(text[:cut])
-
-    def finish(self) -> str:
-        held, self._held = self._held, ""
-        return _clean(held)
-
-
-def _clean(text: str) -> str:
-    # Always four spaces per tab: the result must not depend on how the text was cut into pieces.
-    return clean(text).replace("\t", "    ")

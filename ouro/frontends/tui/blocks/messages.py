@@ -13,10 +13,10 @@ from ouro.frontends.event_lines import retry_line
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock, estimate_text
 from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, pad, tidy, wrap
-from ouro.frontends.tui.blocks.markdown import MarkdownPiece, MarkdownPieces, StreamCleaner, markdown_lines
+from ouro.frontends.tui.blocks.markdown import MarkdownPiece, MarkdownPieces, markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.look import QUEUED
-from ouro.utils.text import plural
+from ouro.utils.text import clean, plural
 
 MARGIN = "  "
 MAX_MESSAGE_LINES, MAX_MESSAGE_CHARACTERS = 20, 3_000
@@ -63,27 +63,27 @@ class AnswerBlock(TranscriptBlock):
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
-        self._source: list[str] = []
-        self._incoming = StreamCleaner()
+        self._lines: list[str] = []
+        self._line = ""
+        """The line that still grows, not cleaned: an escape sequence may be complete only with the next text."""
         self._pieces = MarkdownPieces()
         self._finished: list[StyledLine] = []
         self._drawn = 0
         self._code: Code | None = None
         """Draws the first piece that is not finished, if it is a fence."""
         self._for: tuple[int, Palette] | None = None
-        if text:
-            self.append(text)
-            self.close()
+        self.append(text)
 
     @property
     def text(self) -> str:
-        return "".join(self._source)
+        return "".join(self._lines) + _clean_line(self._line)
 
     def append(self, text: str) -> None:
-        self._take(self._incoming.feed(text))
-
-    def close(self) -> None:
-        self._take(self._incoming.finish())
+        *lines, self._line = (self._line + text).split("\n")
+        complete = "".join(f"{_clean_line(line)}\n" for line in lines)
+        self._lines.append(complete)
+        self._pieces.add(complete)
+        self.invalidate()
 
     def forget(self) -> None:
         super().forget()
@@ -92,7 +92,7 @@ class AnswerBlock(TranscriptBlock):
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         if self._for != (width, palette):
             self._for, self._finished, self._drawn, self._code = (width, palette), [], 0, None
-        tail = self._pieces.settle()
+        tail = self._pieces.settle(_clean_line(self._line))
         inner = width - 2 * len(MARGIN)
         for piece in self._pieces.finished[self._drawn :]:
             self._finished += self._piece_lines(piece, inner, palette, self._code)
@@ -108,12 +108,6 @@ class AnswerBlock(TranscriptBlock):
     def as_markdown(self) -> str:
         return self.text.strip("\n")
 
-    def _take(self, text: str) -> None:
-        if text:
-            self._source.append(text)
-            self._pieces.add(text)
-            self.invalidate()
-
     def _piece_lines(self, piece: MarkdownPiece, width: int, palette: Palette, code: Code | None) -> list[StyledLine]:
         """The lines of a piece; `code` has drawn the beginning of the fence that it is."""
         if code is not None and piece.code is not None:
@@ -122,6 +116,11 @@ class AnswerBlock(TranscriptBlock):
             space = (MARGIN, palette.text)
             drawn = indent(markdown_lines(piece.source, width, palette, piece.number), space, space)
         return [StyledLine([]), *drawn] if piece.gap and drawn else drawn
+
+
+def _clean_line(line: str) -> str:
+    # Always four spaces per tab: the result must not depend on how the text was cut into pieces.
+    return clean(line).replace("\t", "    ")
 
 
 class ThinkingBlock(TranscriptBlock):

@@ -18,7 +18,7 @@ from ouro.frontends.tui.blocks.lines import (
     tidy,
     wrap,
 )
-from ouro.frontends.tui.blocks.markdown import StreamCleaner
+from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.palette import Palette
 
 PLAIN = Style.null()
@@ -103,12 +103,12 @@ PARTS = [*"ab 日💻\n\t", "👩\u200d💻", "👩\u200d💻\u200d👩", *SEQUE
 
 
 def fed(text, sizes):
-    incoming, shown, place, turn = StreamCleaner(), "", 0, 0
+    answer, place, turn = AnswerBlock(), 0, 0
     while place < len(text):
         size = sizes[turn % len(sizes)]
-        shown += incoming.feed(text[place : place + size])
+        answer.append(text[place : place + size])
         place, turn = place + size, turn + 1
-    return shown + incoming.finish()
+    return answer.text
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=30).map("".join), st.lists(st.integers(1, 5), min_size=1))

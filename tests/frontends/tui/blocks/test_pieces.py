@@ -46,7 +46,6 @@ def streamed(text, sizes):
 @example("```py\n" + "x = '''\n" * 60 + "```", [7])
 def test_an_answer_looks_the_same_however_it_arrived(text, sizes):
     answer = streamed(text, sizes)
-    answer.close()
     assert drawn(answer) == drawn(AnswerBlock(text))
 
 
@@ -55,8 +54,6 @@ def test_an_answer_looks_the_same_however_it_arrived(text, sizes):
 def test_half_an_answer_looks_like_an_answer_of_that_half(text, sizes, share):
     half = text[: int(len(text) * share)]
     answer = streamed(half, sizes)
-    # The last character may be held, lest it belong to a sequence.
-    answer.close()
     assert drawn(answer) == drawn(AnswerBlock(half))
 
 
@@ -84,5 +81,4 @@ def test_long_code_is_coloured_the_same_in_parts_and_whole(language):
     code = "".join(f'def f{n}():\n    """Doc\n\n    of {n}."""\n    return {{"a": [{n}, "x"]}}\n' for n in range(60))
     text = f"```{language}\n{code}```\n\nend"
     answer = streamed(text, [53])
-    answer.close()
     assert drawn(answer) == drawn(AnswerBlock(text))
