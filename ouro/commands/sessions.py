@@ -307,7 +307,7 @@ def _figures(info: SessionInfo) -> str:
 async def _import_all(context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]) -> None:
     ledger = ImportLedger()
     store = YamlFileMemoryStore(get_sessions_dir(), context.folder.mask.mask)
-    importer = Importer(store, ledger, [info.id for info in await store.list_sessions()])
+    importer = Importer(store, ledger, {info.id for info in await store.list_sessions()})
     try:
         for number, source in enumerate(sources, 1):
             context.progress(f"{number:,} of {len(sources):,}  {source.path.name}")

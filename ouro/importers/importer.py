@@ -191,17 +191,17 @@ class ImportResult(msgspec.Struct, frozen=True):
     """Why it failed, or a remark."""
 
 
-class Importer:
+class Importer(msgspec.Struct, frozen=True, eq=False):
     """Imports sources into a store, which masks secrets."""
 
-    def __init__(self, store: MemoryStore, ledger: ImportLedger, known: Iterable[str]) -> None:
-        self._store = store
-        self._ledger = ledger
-        self._known = set(known)
+    store: MemoryStore
+    ledger: ImportLedger
+    known: set[str]
+    """The ids of the sessions in the store."""
 
     async def take(self, source: ImportSource) -> ImportResult:
         """Import one source; the result reports a failure, which does not affect other sources."""
-        if known := self._ledger.session_of(source.path, self._known):
+        if known := self.ledger.session_of(source.path, self.known):
             return ImportResult(source, "known", known)
         try:
             session = await asyncio.to_thread(READERS[source.program], source.path)
@@ -209,7 +209,7 @@ class Importer:
         except SessionError as error:
             return ImportResult(source, "failed", reason=str(error))
         if done.outcome != "empty":
-            self._ledger.note(source.path, done.session_id)
+            self.ledger.note(source.path, done.session_id)
         return done
 
     async def _take(self, source: ImportSource, session: ForeignSession) -> ImportResult:
@@ -219,40 +219,40 @@ class Importer:
         done = ImportResult(source, "new", header.id, title, count, session.left_out)
         if not count:
             return replace(done, outcome="empty")
-        if header.id in self._known:
-            known = (await self._store.read_whole(header.id)).header
+        if header.id in self.known:
+            known = (await self.store.read_whole(header.id)).header
             is_same = (known.created_at, known.project) == (header.created_at, header.project)
             if known.origin or header.origin:
                 is_same = all(known.origin.get(name) == header.origin.get(name) for name in ("from", "id"))
             if not is_same:
                 header = replace(header, id=session_id_for(source.program, f"another {header.id}"))
                 done = replace(done, session_id=header.id)
-        if header.id in self._known:
+        if header.id in self.known:
             return await self._add(done, header, records)
-        await self._store.import_session(header, records)
-        self._known.add(header.id)
+        await self.store.import_session(header, records)
+        self.known.add(header.id)
         return done
 
     async def _add(self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]) -> ImportResult:
         if not header.origin:
             return replace(done, outcome="known", messages=0)
-        whole = await self._store.read_whole(header.id)
+        whole = await self.store.read_whole(header.id)
         program = header.origin.get("from", "")
         new, has_parted = await asyncio.to_thread(lambda: _find_new(whole.records(), records, program))
         added = sum(isinstance(item, MessageRecord) for item in new) - has_parted
         if added <= 0:
             return replace(done, outcome="known", messages=0)
-        loaded = await self._store.load_session(header.id)
+        loaded = await self.store.load_session(header.id)
         try:
             if loaded.read_only:
                 raise SessionError("; ".join(loaded.notices))
             for record in new:
                 if isinstance(record, MessageRecord):
-                    await self._store.save_message(header.id, record)
+                    await self.store.save_message(header.id, record)
                 else:
-                    await self._store.save_memory(header.id, record)
+                    await self.store.save_memory(header.id, record)
         finally:
-            await self._store.close_session(header.id)
+            await self.store.close_session(header.id)
         remark = "It went on in both places: what was added there now stands behind what was said here."
         return replace(done, outcome="more", messages=added, reason=remark if has_parted else "")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from ouro.errors import SessionError
 from ouro.memory.backend import LoadedSession, MemoryStore, MessageRecord
 from ouro.memory.sessions.session_reader import MIN_SHOWN
@@ -12,29 +14,22 @@ from ouro.memory.transcript import ShownItem, Transcript
 from ouro.utils.log import log
 
 
-class TranscriptPager:
+class TranscriptPager(msgspec.Struct, eq=False):
     """Where the loaded part of a session begins, and the part that a screen shows.
 
     `notify` is called with a notice if the rest of a session cannot be read.
     """
 
-    def __init__(
-        self,
-        store: MemoryStore,
-        session_id: str,
-        transcript: Callable[[], Transcript],
-        notify: Callable[[str], None],
-    ) -> None:
-        self.is_gapped = False
-        """Messages of long branches are not loaded: after a rewind the session has to be read again."""
-        self._store = store
-        self._session_id = session_id
-        self._current = transcript
-        self._notify = notify
-        self._place = 0
-        self._shown_from = 0
-        """The number of the first shown message, which may have left memory; 0: all is shown, from the start."""
-        self._loading: asyncio.Task[str] | None = None
+    store: MemoryStore
+    session_id: str
+    current: Callable[[], Transcript]
+    notify: Callable[[str], None]
+    is_gapped: bool = False
+    """Messages of long branches are not loaded: after a rewind the session has to be read again."""
+    _place: int = 0
+    _shown_from: int = 0
+    """The number of the first shown message, which may have left memory; 0: all is shown, from the start."""
+    _loading: asyncio.Task[str] | None = None
 
     @property
     def is_loading(self) -> bool:
@@ -43,18 +38,18 @@ class TranscriptPager:
 
     @property
     def has_earlier(self) -> bool:
-        return self._place > 0 and not self._current().is_whole
+        return self._place > 0 and not self.current().is_whole
 
     @property
     def has_hidden(self) -> bool:
-        return self._shown_from != 0 and (self.has_earlier or self._first_shown(self._current().shown_items()) > 0)
+        return self._shown_from != 0 and (self.has_earlier or self._first_shown(self.current().shown_items()) > 0)
 
     def set_place(self, loaded: LoadedSession) -> None:
         self._place, self.is_gapped = loaded.place, loaded.is_gapped
 
     def shown(self) -> tuple[ShownItem, ...]:
         """The items that a new screen shows: the end of the transcript, and what `show_more` added, if in memory."""
-        transcript = self._current()
+        transcript = self.current()
         items = transcript.shown_items()
         shown = items[self._first_shown(items) :]
         first = next((item for item in shown if isinstance(item, MessageRecord)), None)
@@ -67,7 +62,7 @@ class TranscriptPager:
         await self.loaded()
         if not self._shown_from:
             return ()
-        transcript = self._current()
+        transcript = self.current()
         items = transcript.shown_items()
         while True:
             begin = end = self._first_shown(items)
@@ -89,26 +84,26 @@ class TranscriptPager:
         await self.loaded()
         while self.has_earlier:
             place = self._place
-            records, begin = await self._store.load_before(self._session_id, place, count)
+            records, begin = await self.store.load_before(self.session_id, place, count)
             if self._place == place:  # no other call has loaded it meanwhile
                 self._place = begin
-                return self._current().prepend(records, is_whole=begin == 0)
+                return self.current().prepend(records, is_whole=begin == 0)
         return ()
 
     def release(self) -> None:
         """Remove from memory what is neither sent nor near the end. The file has it, and `show_more` reads it again."""
         if self.is_loading:
             return
-        transcript = self._current()
+        transcript = self.current()
         first = transcript.needed_from(MIN_SHOWN)
-        place = self._store.place_of(self._session_id, first.number) if first is not None else None
+        place = self.store.place_of(self.session_id, first.number) if first is not None else None
         if first is not None and place is not None:  # else it is not on disk, or at an unknown offset
             transcript.drop_before(first)
             self._place = place
 
     def show_from(self, number: int) -> bool:
         """Let the screen drop what precedes that message, where memory has dropped it too. Returns whether it may."""
-        items = self._current().shown_items()
+        items = self.current().shown_items()
         is_in_memory = any(isinstance(item, MessageRecord) and item.number == self._shown_from for item in items)
         if is_in_memory or (self._shown_from == 0 and not self.has_earlier):
             return False
@@ -117,7 +112,7 @@ class TranscriptPager:
 
     def show_loaded(self) -> None:
         """Show what is loaded now. What is loaded later stays hidden until the user scrolls there."""
-        transcript = self._current()
+        transcript = self.current()
         entries = (entry for entry in transcript.entries if entry.message.role != "tool")
         first = None if transcript.is_whole else next(entries, None)
         self._shown_from = first.number if first else 0
@@ -133,7 +128,7 @@ class TranscriptPager:
         notice = await asyncio.shield(self._loading)
         self._loading = None
         if notice:
-            self._notify(notice)
+            self.notify(notice)
 
     def _first_shown(self, items: Sequence[ShownItem]) -> int:
         entries = ((place, item) for place, item in enumerate(items) if isinstance(item, MessageRecord))
@@ -141,7 +136,7 @@ class TranscriptPager:
 
     async def _load(self, take: Callable[[LoadedSession], None]) -> str:
         try:
-            loaded = await self._store.load_session(self._session_id, read_only=True, reach="context")
+            loaded = await self.store.load_session(self.session_id, read_only=True, reach="context")
         except SessionError as error:
             log.warning("load the context: %s", error)
             return f"Earlier messages could not be read: {error.message}"

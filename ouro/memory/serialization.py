@@ -246,11 +246,10 @@ def _body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
             return Todos(tuple(Todo(text, state) for state, text in body.items))
 
 
-class _Writer:
-    def __init__(self, mask: Mask, keep_image: KeepImage, keep_text: KeepText | None) -> None:
-        self._mask = mask
-        self._keep_image = keep_image
-        self._keep_text = keep_text
+class _Writer(msgspec.Struct, frozen=True):
+    mask: Mask
+    keep_image: KeepImage
+    keep_text: KeepText | None
 
     def message(self, record: MessageRecord) -> dict[str, Any]:
         message = record.message
@@ -276,15 +275,15 @@ class _Writer:
     def _part(self, part: Part) -> tuple[str, Any]:
         match part:
             case Text(text):
-                return "text", self._mask(text)
+                return "text", self.mask(text)
             case Context(text) if text.startswith("<environment>"):
                 # Each value alone: behind its name a long folder with a digit looks like a secret, so that the scanner
                 # would be loaded in each session there.
-                return "context", "".join(map(self._mask, re.split(r"(: |\n)", text)))
+                return "context", "".join(map(self.mask, re.split(r"(: |\n)", text)))
             case Context(text):
-                return "context", self._mask(text)
+                return "context", self.mask(text)
             case Thinking(text):
-                return "thinking", replace(part, text=self._mask(text))
+                return "thinking", replace(part, text=self.mask(text))
             case Image():
                 return "image", self._image(part)
             case ToolCall():
@@ -293,12 +292,12 @@ class _Writer:
                 return "reply", self._reply(part)
 
     def _image(self, image: Image) -> ImageFields:
-        return ImageFields(self._keep_image(image), image.media_type, self._mask(image.name))
+        return ImageFields(self.keep_image(image), image.media_type, self.mask(image.name))
 
     def _call(self, call: ToolCall) -> CallFields:
-        malformed = self._mask(call.malformed)
+        malformed = self.mask(call.malformed)
         try:
-            arguments = _mask_all(call.arguments, self._mask)
+            arguments = _mask_all(call.arguments, self.mask)
             if _is_writable(arguments):
                 return CallFields(call.id, call.name, arguments, malformed=malformed)
             return CallFields(call.id, call.name, arguments_json=json.dumps(arguments), malformed=malformed)
@@ -306,11 +305,11 @@ class _Writer:
             return CallFields(call.id, call.name, {}, malformed="[nested too deep to be kept]")
 
     def _reply(self, reply: ToolReply) -> ReplyFields:
-        text = self._mask(reply.text)
+        text = self.mask(reply.text)
         images = [self._image(image) for image in reply.images]
         fields = ReplyFields(reply.call_id, reply.name, failed=reply.failed, images=images, **self._text_fields(text))
         if reply.display is not None:
-            fields.summary = self._mask(reply.display.summary)
+            fields.summary = self.mask(reply.display.summary)
             fields.body = None if reply.display.body is None else self._body(reply.display.body, text)
         return fields
 
@@ -320,18 +319,18 @@ class _Writer:
                 return BodyFields("plain", language, **self._shown_fields(text, output))
             case Diff():
                 text = "".join(f"{line}\n" for line in body.lines("", ""))
-                return BodyFields("plain", "diff", text=self._mask(text))
+                return BodyFields("plain", "diff", text=self.mask(text))
             case CommandOutput(command, text, exit_code):
                 shown = self._shown_fields(text, output)
-                return BodyFields("command", command=self._mask(command), exit_code=exit_code, **shown)
+                return BodyFields("command", command=self.mask(command), exit_code=exit_code, **shown)
             case Picture(name, media_type, size):
-                return BodyFields("picture", name=self._mask(name), media_type=media_type, bytes=size)
+                return BodyFields("picture", name=self.mask(name), media_type=media_type, bytes=size)
             case Todos(items):
-                return BodyFields("todos", items=[(item.state, self._mask(item.text)) for item in items])
+                return BodyFields("todos", items=[(item.state, self.mask(item.text)) for item in items])
 
     def _shown_fields(self, text: str, output: str) -> dict[str, Any]:
         """Empty if the body is the result's text, a line count if it is its beginning: no output is saved twice."""
-        shown = self._mask(text)
+        shown = self.mask(text)
         if shown == output:
             return {}
         if shown and output.startswith(f"{shown}\n"):
@@ -340,12 +339,12 @@ class _Writer:
 
     def _text_fields(self, text: str) -> dict[str, Any]:
         """A text, or the name of its file if it is long: session files stay readable."""
-        if self._keep_text is None or len(text) <= MAX_INLINE // 4:
+        if self.keep_text is None or len(text) <= MAX_INLINE // 4:
             return {"text": text}
         size = len(text.encode("utf-8", "replace"))
         if size <= MAX_INLINE:
             return {"text": text}
-        return {"file": self._keep_text(replace_surrogates(text)), "bytes": size}
+        return {"file": self.keep_text(replace_surrogates(text)), "bytes": size}
 
 
 def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:

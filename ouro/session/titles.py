@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import msgspec
+
 from ouro.errors import UsageError
 from ouro.events import Titled
 from ouro.llm import ModelSource
@@ -26,47 +28,46 @@ _AROUND = "#*_\"'“”„«»‹›「」 "
 _LABEL = re.compile(r"(?i)^(?:title|titel|titre|título|titolo)\s*[::]\s*")
 
 
-class Titles:
+class Titles(msgspec.Struct, eq=False):
     """Finds titles; `automatically`: after the first turn. A title of the user is never overwritten."""
 
-    def __init__(self, memory: MemoryManager, models: ModelSource, tasks: SessionTasks, *, automatically: bool) -> None:
-        self._memory = memory
-        self._models = models
-        self._tasks = tasks
-        self._may_try = automatically and not memory.read_only
+    memory: MemoryManager
+    models: ModelSource
+    tasks: SessionTasks
+    automatically: bool
 
     def after_turn(self) -> None:
         """Start to find a title, once, if the title is still the first words of the session; returns at once."""
-        is_answered = any(message.role == "assistant" and message.text for message in self._memory.messages())
-        if self._may_try and is_answered and self._is_made_of_first_words():
-            self._may_try = False
+        is_answered = any(message.role == "assistant" and message.text for message in self.memory.messages())
+        if self.automatically and not self.memory.read_only and is_answered and self._is_made_of_first_words():
+            self.automatically = False
 
             async def replace_first_words() -> None:
                 title = await self._ask()
                 if self._is_made_of_first_words():  # the user may have renamed it meanwhile
-                    self._memory.set_title(title)
-                    self._tasks.emit(Titled(self._memory.title))
+                    self.memory.set_title(title)
+                    self.tasks.emit(Titled(self.memory.title))
 
-            self._tasks.start("title", replace_first_words())
+            self.tasks.start("title", replace_first_words())
 
     async def find(self) -> str:
         """Set the title that a model gives, and return it; raises UsageError where there is none."""
-        self._memory.set_title(await self._ask())
-        return self._memory.title
+        self.memory.set_title(await self._ask())
+        return self.memory.title
 
     async def _ask(self) -> str:
-        if not (words := excerpt(self._memory.messages())):
+        if not (words := excerpt(self.memory.messages())):
             raise UsageError("There are no messages yet to make a title of.")
         asked = [system(INSTRUCTIONS), user(words)]
-        answer = await ask_and_record(self._models.role("compact"), self._memory, "title", asked, attempts=1)
+        answer = await ask_and_record(self.models.role("compact"), self.memory, "title", asked, attempts=1)
         if title := clean_title(answer):
             return title
         raise UsageError("The model gave no title.", "Set one: /rename Fix the parser")
 
     def _is_made_of_first_words(self) -> bool:
-        texts = (message.text for message in self._memory.messages() if message.role == "user" and message.text)
+        texts = (message.text for message in self.memory.messages() if message.role == "user" and message.text)
         first = next(texts, "")
-        return bool(first) and self._memory.title == make_title(first)
+        return bool(first) and self.memory.title == make_title(first)
 
 
 def clean_title(answer: str) -> str:

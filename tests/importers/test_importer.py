@@ -23,7 +23,7 @@ def store(home) -> YamlFileMemoryStore:
 
 def take(store, home, *paths, program=None) -> list[ImportResult]:
     ledger = ImportLedger()
-    importer = Importer(store, ledger, [info.id for info in wait(store.list_sessions())])
+    importer = Importer(store, ledger, {info.id for info in wait(store.list_sessions())})
     done = [wait(importer.take(each)) for each in find_sources(paths, program)]
     ledger.save()
     return done
@@ -110,7 +110,7 @@ def test_a_log_that_grows_line_by_line_ends_as_if_it_had_been_read_at_once(store
     grown = list(wait(store.read_whole(session.id)).records())
 
     fresh = YamlFileMemoryStore(tmp_path / "fresh")
-    wait(Importer(fresh, ImportLedger(), []).take(find_sources([path])[0]))
+    wait(Importer(fresh, ImportLedger(), set()).take(find_sources([path])[0]))
     assert texts_that_go_on(grown) == texts_that_go_on(list(wait(fresh.read_whole(session.id)).records()))
 
 
