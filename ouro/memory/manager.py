@@ -83,7 +83,7 @@ class MemoryManager:
         self._saves: set[asyncio.Task[None]] = set()
         if loaded is not None:
             self.pager.set_place(loaded)
-            self._fold(loaded)
+            self.transcript = Transcript.of(loaded)
             self.pager.show_loaded()
             self.notices += tuple(self.transcript.notices)
         elif obstacle := store.obstacle():
@@ -345,15 +345,10 @@ class MemoryManager:
             await self._store.save_cost(cost)
             self._unsaved.remove(record)
 
-    def _fold(self, loaded: LoadedSession) -> None:
-        transcript = Transcript.of(loaded)
-        transcript.last_at = max(transcript.last_at, loaded.header.created_at)
-        self.transcript = transcript
-
     def _fold_again(self, loaded: LoadedSession) -> None:
         """Replace the transcript after more of the session was read, and add the records that are not saved yet."""
         before = self.transcript
-        self._fold(loaded)
+        self.transcript = Transcript.of(loaded)
         for notice in (*loaded.notices, *self.transcript.notices):
             self._notify(notice)
         for record in self._unsaved:

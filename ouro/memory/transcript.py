@@ -114,6 +114,7 @@ class Transcript(MessageTree):
         above = max((0, *(item.number for item in (*numbered, *loaded.kept))))
         transcript = cls(loaded.kept, is_whole=loaded.place == 0, above=above)
         transcript.lacks_branches |= loaded.is_gapped
+        transcript.last_at = loaded.header.created_at
         for record in loaded.records:
             transcript.take(record)
         transcript.answer_open_calls()
