@@ -60,7 +60,11 @@ def read_yaml(path: Path, name: str = "") -> YamlTable:
     """
     shown = name or str(path)
     try:
-        text = _read(path, shown)
+        with open_regular(path) as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ConfigError(f"{shown} is larger than {MAX_BYTES:,} bytes; a settings file is small.")
+        text = data.decode("utf-8-sig")
     except FileNotFoundError:
         return YamlTable({}, {})
     except OSError as error:
@@ -150,14 +154,6 @@ def _last_line(node: Node) -> int:
     if isinstance(node, YamlTable | Sequence):
         inner = node.entries.values() if isinstance(node, YamlTable) else node.items
     return max([node.line, *map(_last_line, inner)])
-
-
-def _read(path: Path, shown: str) -> str:
-    with open_regular(path) as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{shown} is larger than {MAX_BYTES:,} bytes; a settings file is small.")
-    return data.decode("utf-8-sig")
 
 
 def read_events(
