@@ -174,7 +174,10 @@ class Vectors:
             database.execute("DELETE FROM models WHERE used < ?", unused)
 
     def _model(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
-        """The id of the model, without `length` of its latest, and the day of its last use; 0 if it has no vector."""
+        """The id of the model and the day of its last use; 0 if it has no vector of this length yet.
+
+        Length 0 is the latest one.
+        """
         found = database.execute(
             "SELECT id, used FROM models WHERE name = ? AND ? IN (0, length) ORDER BY used DESC, id DESC LIMIT 1",
             (self.embedder.name, length),

@@ -106,7 +106,10 @@ class SessionPart(msgspec.Struct, frozen=True):
 
 
 def split_uncaptured(entries: Sequence[MessageRecord], captured: int, turn: int = 0) -> Iterator[SessionPart]:
-    """Yields the parts after message `captured`, oldest first; none if the user said nothing. `turn` was before."""
+    """Yields the parts after message `captured`, oldest first; none if the user has said nothing since.
+
+    `turn` is the number of the last turn before these messages.
+    """
     if not turns_since(entries, captured):
         return
     branch, size, last = "", 0, 0
