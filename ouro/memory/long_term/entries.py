@@ -184,19 +184,15 @@ def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> Entry
     file = editor.notebook.find(entry.id)
     there = {other.note.id: other.note for other in files}
     links: list[tuple[str, str]] = [(edge.relationship, edge.id) for edge in file.note.related]
-    links += [
-        (f"{edge.relationship}, by", other.id)
-        for other in there.values()
-        for edge in other.related
-        if edge.id == entry.id
-    ]
+    for other in there.values():
+        links += [(f"{edge.relationship}, by", other.id) for edge in other.related if edge.id == entry.id]
     return EntryDetails(
         entry,
         str(editor.scope(entry.scope).store.folder / entry.file),
         tuple(chain_of(entries, entry)),
         file,
         editor.anchors.changed(file.note.anchors) if editor.anchors else (),
-        tuple(NoteLink(how, other, there[other].text if other in there else "deleted") for how, other in links),
+        tuple(NoteLink(how, linked, there[linked].text if linked in there else "deleted") for how, linked in links),
         confidence_now(file.note, datetime.now(UTC), half_life_days),
     )
 
