@@ -206,9 +206,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             window=window,
             budget=self.budget,
             titles=self.titles,
-            resumed=Resumed(self.info, self.transcript, self.workbench, window, self.tasks, self.memory)
-            if self.info
-            else None,
+            resumed=Resumed(self.info, self.workbench, window, self.memory) if self.info else None,
             notices=notices,
         )
 

@@ -20,13 +20,11 @@ from ouro.llm import ModelSpec
 from ouro.memory.backend import MessageRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, scale_tokens
 from ouro.memory.long_term import SessionMemory
-from ouro.memory.manager import MemoryManager
 from ouro.memory.short_term import make_sendable, replace_by_summary
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Usage
 from ouro.session.context_window import ContextWindow
 from ouro.session.opening import Part
-from ouro.session.session_tasks import SessionTasks
 from ouro.utils.git import Git, GitError, branch_in_note, git_branch
 from ouro.utils.text import local_time
 
@@ -99,18 +97,16 @@ class ResumeCard(msgspec.Struct, frozen=True):
 class Resumed(msgspec.Struct, eq=False):
     info: SessionInfo
     """What was known of the session when it was resumed."""
-    transcript: MemoryManager
     workbench: Workbench
     window: ContextWindow
-    tasks: SessionTasks
     memory: SessionMemory
     is_decided: bool = False
     """It was opened with `--part`."""
 
     async def card(self) -> ResumeCard:
         """What the user needs to know before the first model call; waits until all that is sent is loaded."""
-        await self.transcript.pager.loaded()
-        info, memory, bench = self.info, self.transcript, self.workbench
+        info, memory, bench = self.info, self.window.compactor.memory, self.workbench
+        await memory.pager.loaded()
         entries = memory.transcript.sent_entries()
         messages = [entry.message for entry in entries]
         last = messages[-1] if messages else None
@@ -151,7 +147,7 @@ class Resumed(msgspec.Struct, eq=False):
                 await asyncio.to_thread(self.memory.hold, at, self.info.id)
                 emit(Notice(f"Memory is as it was then ({local_time(at)}): later changes are not sent."))
 
-        return self.tasks.run(work)
+        return self.window.tasks.run(work)
 
     async def apply(self, part: Part) -> None:
         """As `take`, to its end; raises SessionError where it failed."""
@@ -163,7 +159,7 @@ class Resumed(msgspec.Struct, eq=False):
 
     async def _send_tail(self, emit: Emit) -> None:
         """Leave all but the last turns out of the request, without a summary: they stay in the session."""
-        memory = self.transcript
+        memory = self.window.compactor.memory
         await memory.pager.loaded()
         entries = memory.transcript.sent_entries()
         if not (begin := _begin_of_tail(entries)):
@@ -190,7 +186,7 @@ class Resumed(msgspec.Struct, eq=False):
         begin = _begin_of_tail(entries)
         if not begin:
             return None
-        memory, rest = self.transcript, [entry.message for entry in entries[begin:]]
+        memory, rest = self.window.compactor.memory, [entry.message for entry in entries[begin:]]
         after = scale_tokens(memory.tokens, memory.context(), make_sendable(rest), memory.constant)
         turns = sum(is_own_words(message) for message in rest)
         return Tail(turns, after) if after < memory.tokens * 0.9 else None

@@ -79,11 +79,10 @@ class SessionHooks(msgspec.Struct, eq=False):
 
     def with_notifications(self, ask_user: AskUser) -> AskUser:
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> UserAnswer:
-            kind, about = "question", ""
             if isinstance(question, PermissionAsked):
                 kind, about = "permission", question.title
             else:
-                about = question.question.text
+                kind, about = "question", question.question.text
             theirs = _NOTIFICATIONS[kind]
             data = {"message": f"ouro waits for your answer: {about}", "kind": kind, "notification_type": theirs}
             self._in_background("notification", data, (kind, theirs))
