@@ -130,8 +130,10 @@ class AsyncAgent:
     async def close(self) -> None:
         """End what runs, and save the session; a closed agent stays closed."""
         session, self._session = self._session, None
-        if session is not None and self._background is not None:
-            await session.close()  # this ends its events
+        if session is None:
+            return
+        await session.close()  # this ends its events
+        if self._background is not None:
             await self._background
 
     def send(self, prompt: str, images: Sequence[Picture] = ()) -> AsyncGenerator[Event, None]:
@@ -222,7 +224,9 @@ class AsyncAgent:
 
     async def _permit(self, question: PermissionAsked) -> Permit:
         on_permission = self._options.get("on_permission")
-        decided = await _call(on_permission, question) if on_permission else Permit("no", REFUSED)
+        if on_permission is None:
+            return Permit("no", REFUSED)
+        decided = await _call(on_permission, question)
         if isinstance(decided, bool):
             return Permit("yes" if decided else "no")
         if not isinstance(decided, Permit) or decided.choice not in get_args(PermitChoice):
