@@ -10,7 +10,7 @@ from ouro.session.opening import Part
 from ouro.utils.text import byte_size, clean, dollars, one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.session import ResumeCard, SessionExcerpt, SessionHit, SessionInfo, Status
+    from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionHit, SessionInfo, Status
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
 """For each unit: its seconds, the number of units from which the next one is used, its name."""
@@ -89,61 +89,28 @@ def now() -> datetime:
 
 
 def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
-    facts = _card_facts(card, now)
-    size = [f"{card.info.messages:,} messages", byte_size(card.info.size)]
-    folder = f"was in {clean(card.info.project)}, now in {clean(card.folder)}" if card.folder else ""
-    about = " ".join(clean(card.info.summary).split())
-    rows = {"last used": " · ".join([facts.pop("last used"), *size]), "about": about, **facts, "folder": folder}
-    order = ("last used", "about", "first call", "repository", "memory", "folder", "mode", "open")
-    return [(name, rows[name]) for name in order if rows[name]]
+    last_used = [_ago(card, now), f"{card.info.messages:,} messages", byte_size(card.info.size)]
+    rows = [
+        ("last used", " · ".join(last_used)),
+        ("about", " ".join(clean(card.info.summary).split())),
+        ("first call", _first_call(card)),
+        ("repository", _repository(card.repository)),
+        ("memory", _memory(card)),
+        ("folder", f"was in {clean(card.info.project)}, now in {clean(card.folder)}" if card.folder else ""),
+        ("mode", _mode(card)),
+        ("open", _unfinished(card)),
+    ]
+    return [(name, words) for name, words in rows if words]
 
 
 def card_line(card: ResumeCard, now: datetime) -> str:
-    facts = _card_facts(card, now)
-    mode = f"mode {facts['mode']}" if facts["mode"] else ""
-    folder = f"in {clean(card.folder)} now" if card.folder else ""
-    texts = [
-        *(facts[name] for name in ("last used", "first call", "repository", "memory")),
-        folder,
-        mode,
-        facts["open"],
-    ]
-    return f"Resumed: {' · '.join(filter(None, texts))}"
-
-
-def _card_facts(card: ResumeCard, now: datetime) -> dict[str, str]:
-    """What the card reports, by name; empty where there is nothing to report."""
-    ago = format_age(card.info.updated_at, now)
-    first_call = f"{format_tokens(card.tokens)} tokens"
-    if card.price is None or card.price_cold is None:
-        first_call += f", the provider's cache is {card.cache}"
-    else:
-        cold = f"; else {dollars(card.price_cold)}" if "warm" in card.cache else ""
-        first_call += f", {dollars(card.price)} (cache {card.cache}{cold})"
-    news, changes, repository = card.repository, card.memory.changes, list[str]()
-    if news is not None and news.branch_then and news.branch_then != news.branch:
-        repository.append(f"on {clean(news.branch)} now, on {clean(news.branch_then)} then")
-    if news is not None and news.changed:
-        repository.append(f"{plural(news.changed, 'file')} not committed")
-    if news is not None and news.commits:
-        subjects = "; ".join(clean(subject) for subject in news.subjects)
-        repository.append(f"{plural(news.commits, 'commit')} since: {subjects}")
-    memory = "as it was" if card.memory.is_held else ""
-    if changes:
-        of = ", ".join(f"{scope} {count}" for scope, count in changes.items())
-        count = plural(sum(changes.values()), "change")
-        memory = f"{memory}, without {count} since ({of})" if memory else f"{count} of memory since ({of})"
-    left = ["the last turn has no answer"] if card.in_the_middle else []
-    if card.todos:
-        left.append(f"{plural(len(card.todos), 'todo')} open: {' '.join(clean(card.todos[0].text).split())[:60]}")
-    return {
-        "last used": ago if "-" in ago or ago == "now" else f"{ago} ago",
-        "first call": first_call,
-        "repository": ", ".join(repository),
-        "memory": memory,
-        "mode": "" if card.info.mode in ("", "ask") else card.info.mode,
-        "open": ", ".join(left),
-    }
+    parts = [_ago(card, now), _first_call(card), _repository(card.repository), _memory(card)]
+    if card.folder:
+        parts.append(f"in {clean(card.folder)} now")
+    if mode := _mode(card):
+        parts.append(f"mode {mode}")
+    parts.append(_unfinished(card))
+    return f"Resumed: {' · '.join(filter(None, parts))}"
 
 
 def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
@@ -157,6 +124,53 @@ def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
     if card.memory.changes and not card.memory.is_held:
         choices.append(("then", "memory as it was"))
     return choices
+
+
+def _ago(card: ResumeCard, now: datetime) -> str:
+    ago = format_age(card.info.updated_at, now)
+    return ago if "-" in ago or ago == "now" else f"{ago} ago"
+
+
+def _mode(card: ResumeCard) -> str:
+    return "" if card.info.mode in ("", "ask") else card.info.mode
+
+
+def _first_call(card: ResumeCard) -> str:
+    size = f"{format_tokens(card.tokens)} tokens"
+    if card.price is None or card.price_cold is None:
+        return f"{size}, the provider's cache is {card.cache}"
+    cold = f"; else {dollars(card.price_cold)}" if "warm" in card.cache else ""
+    return f"{size}, {dollars(card.price)} (cache {card.cache}{cold})"
+
+
+def _repository(news: RepositoryChanges | None) -> str:
+    if news is None:
+        return ""
+    parts = []
+    if news.branch_then and news.branch_then != news.branch:
+        parts.append(f"on {clean(news.branch)} now, on {clean(news.branch_then)} then")
+    if news.changed:
+        parts.append(f"{plural(news.changed, 'file')} not committed")
+    if news.commits:
+        subjects = "; ".join(clean(subject) for subject in news.subjects)
+        parts.append(f"{plural(news.commits, 'commit')} since: {subjects}")
+    return ", ".join(parts)
+
+
+def _memory(card: ResumeCard) -> str:
+    changes = card.memory.changes
+    if not changes:
+        return "as it was" if card.memory.is_held else ""
+    of = ", ".join(f"{scope} {count}" for scope, count in changes.items())
+    count = plural(sum(changes.values()), "change")
+    return f"as it was, without {count} since ({of})" if card.memory.is_held else f"{count} of memory since ({of})"
+
+
+def _unfinished(card: ResumeCard) -> str:
+    parts = ["the last turn has no answer"] if card.in_the_middle else []
+    if card.todos:
+        parts.append(f"{plural(len(card.todos), 'todo')} open: {' '.join(clean(card.todos[0].text).split())[:60]}")
+    return ", ".join(parts)
 
 
 MIN_SIMILARITY = 80
