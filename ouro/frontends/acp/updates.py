@@ -157,9 +157,11 @@ class EventUpdates:
     def _content(self, display: Display) -> list[Any]:
         match display.body:
             case Diff(changes):
-                paths = [self._absolute(change.moved_to or change.path) for change in changes]
-                pairs = zip(paths, changes, strict=True)
-                return [helpers.tool_diff_content(path, change.after or "", change.before) for path, change in pairs]
+                content = []
+                for change in changes:
+                    path = self._absolute(change.moved_to or change.path)
+                    content.append(helpers.tool_diff_content(path, change.after or "", change.before))
+                return content
             case CommandOutput(command, output, exit_code):
                 return [_text_content(block(output or (command if exit_code is None else "(no output)")))]
             case Plain(text, language):

@@ -29,6 +29,7 @@ from ouro.frontends.headless.input import (
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
 from ouro.frontends.session_lines import card_line, now
+from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue, picture
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
@@ -36,7 +37,7 @@ REFUSED = (
     "ouro runs headless, without a user to ask, so this was refused ({}). "
     "Do the work without it if possible; else say in your answer what was refused and how to allow it."
 )
-"""To the model, when a permission was needed."""
+"""To the model, when a permission was needed; in the brackets, how it could be allowed."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -196,8 +197,10 @@ class HeadlessRun(TurnObserver):
             refusal = Refusal(event.call.name, event.title, event.rule)
             self._result.refusals.append(refusal)
             self._output.refused(event, refusal)
-            how = f"the user can allow it by starting ouro with {refusal.advice}"
-            answer = events.Permit("no", REFUSED.format(how if refusal.advice else "no rule can allow it"))
+            how = "no rule can allow it"
+            if refusal.advice:
+                how = f"the user can allow it by starting ouro with {refusal.advice}"
+            answer = events.Permit("no", REFUSED.format(how))
         self._session.answer(event.question_id, answer)
 
     async def _read(self, stdin: int | None) -> None:
@@ -218,8 +221,10 @@ class HeadlessRun(TurnObserver):
             case UserInput() if not (given.text.strip() or given.images):
                 raise UsageError("A message of the input is empty.")
             case UserInput():
-                pictures = [(image.name or "The image", image.data) for image in given.images]
-                images = [(await asyncio.to_thread(picture, *named))[0] for named in pictures]
+                images: list[Image] = []
+                for image in given.images:
+                    read, _ = await asyncio.to_thread(picture, image.name or "The image", image.data)
+                    images.append(read)
                 deliver = self._queue.queue if given.queue else self._queue.say
                 deliver(Draft(given.text, tuple(images)))
             case PermissionInput():

@@ -115,7 +115,9 @@ class Printer(NoticePrinter):
                 if self.plain:
                     self.line(f"… {one_line(event.title)}")
             case events.ToolFinished(display=display, failed=failed):
-                self.marked(*(("✗", "red") if failed else ("✓", "green")), *self._finish_call(event))
+                mark, style = ("✗", "red") if failed else ("✓", "green")
+                title, result = self._finish_call(event)
+                self.marked(mark, style, title, result)
                 if event.call_id not in self.seen or not isinstance(display.body, Diff):
                     self._body(display.body, FAILED_LINES if failed else OUTPUT_LINES, DIFF_LINES)
             case events.SubagentProgress():

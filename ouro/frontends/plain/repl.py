@@ -101,6 +101,7 @@ class Repl(TurnObserver):
         self._ctrl_c_at = -SECOND_CTRL_C
 
     async def run(self, request: OpenRequest, first_message: str) -> int:
+        """Read lines until the user leaves; returns the exit code. Raises OuroError: no session could be opened."""
         with handle_signals(lambda number: self.leave(128 + number), *EXIT_SIGNALS):
             try:
                 self._in_background(self._begin(request, first_message))
@@ -328,7 +329,7 @@ class Repl(TurnObserver):
 
 
 class LineReader:
-    """Reads lines from standard input, with a bare prompt."""
+    """Reads lines where nothing can be drawn (TERM=dumb, pipes, screen readers); the terminal echoes the keys."""
 
     def __init__(self, repl: Repl) -> None:
         self._repl = repl
