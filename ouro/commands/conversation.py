@@ -18,9 +18,9 @@ from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.runtime import tilde
 from ouro.utils.text import clean, dollars, one_line, plural
 
-WRITE = """\
+WRITE_AGENTS_MD = """\
 Read at most some thirty files, the most telling ones first; then write. Say in your answer what you did not check."""
-UPDATE = """\
+IMPROVE_AGENTS_MD = """\
 The file has {lines} lines already. Check each of its statements: correct what is no longer true, add what is missing,
 keep what its authors wrote on purpose, in their words and order. Change it with `edit`, only the lines that have to
 change, so that the user reads a diff: do not write it anew. If nothing has to change, change nothing. Tell in your
@@ -28,9 +28,10 @@ answer what you changed, and why."""
 
 UNCOMMITTED = "the changes in this working tree that are not committed yet, new files among them"
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-MAX_CHARACTERS = 200_000
+MAX_DIFF = 200_000
+"""Characters."""
 MAX_NEW_FILES = 200
-SECONDS = 20.0
+GIT_SECONDS = 20.0
 
 
 async def clear(front_end: FrontEnd) -> None:
@@ -162,13 +163,15 @@ def _transcript(whole: WholeSession) -> Iterator[str]:
 async def init(cwd: Path, argument: str) -> str:
     path = find_root(cwd) / "AGENTS.md"
     lines = len(path.read_text("utf-8", "replace").splitlines()) if path.is_file() else 0
-    task, how = ("improve `AGENTS.md`", UPDATE.format(lines=lines)) if lines else ("write `AGENTS.md`", WRITE)
+    task, how = "write `AGENTS.md`", WRITE_AGENTS_MD
+    if lines:
+        task, how = "improve `AGENTS.md`", IMPROVE_AGENTS_MD.format(lines=lines)
     text = _prompt("init.md").format(task=task, how=how)
     return f"{text}\n\nMind in particular: {argument}" if argument else text
 
 
 async def review(cwd: Path, argument: str) -> str:
-    git, name = Git(cwd, SECONDS), argument.removeprefix("#")
+    git, name = Git(cwd, GIT_SECONDS), argument.removeprefix("#")
     what, how = argument or UNCOMMITTED, "`git status`, `git diff HEAD`, the new files"
     if name.isdecimal():
         what, how = f"pull request {name}", f"`gh pr view {name}`, `gh pr diff {name}`"
@@ -191,8 +194,8 @@ async def diff(front_end: FrontEnd, argument: str) -> None:
         text, since = await front_end.session.rewind.diff(int(argument)), "then"
     else:
         text, since = await changes(front_end.session.cwd), "the last commit"
-    if len(text) > MAX_CHARACTERS:
-        text = f"{text[:MAX_CHARACTERS]}\n… cut: the diff is too large"
+    if len(text) > MAX_DIFF:
+        text = f"{text[:MAX_DIFF]}\n… cut: the diff is too large"
     front_end.show(block(text, "diff") if text.strip() else f"No changes since {since}.")
     if argument and text.strip():
         back = "" if argument == "1" else f" {argument}"
@@ -206,7 +209,7 @@ async def changes(folder: Path) -> str:
         UsageError: the folder is not in a git repository, or git fails.
     """
     try:
-        return await asyncio.to_thread(_changes, Git(folder, SECONDS))
+        return await asyncio.to_thread(_changes, Git(folder, GIT_SECONDS))
     except GitError as error:
         raise UsageError(f"git did not tell what has changed: {error}.") from error
 

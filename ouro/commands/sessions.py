@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 20
 _MAX_OFFERED = 40
-_MAX_IMPORTED = 20
+"""Sessions that a user without a path can choose to import, the newest."""
+_MAX_RESULTS = 20
+"""Imported sessions that are listed at the end."""
 
 
 async def list_sessions(context: ShellContext, words: Sequence[str], every: bool) -> Answer:
@@ -328,9 +330,9 @@ def _import_view(done: Sequence[ImportResult]) -> View:
     rows = [
         (result.session_id[:8], f"{plural(result.messages, 'message')}{'' if result.outcome == 'new' else ' more'}",
          result.title, result.reason)
-        for result in changed[:_MAX_IMPORTED]
+        for result in changed[:_MAX_RESULTS]
     ]  # fmt: skip
-    more = [line(f"… and {len(changed) - _MAX_IMPORTED:,} more")] if len(changed) > _MAX_IMPORTED else []
+    more = [line(f"… and {len(changed) - _MAX_RESULTS:,} more")] if len(changed) > _MAX_RESULTS else []
     failed = [line(f"! {result.reason}", level="warning") for result in done if result.outcome == "failed"]
     return [*table(rows), *more, *failed, line(_import_summary(done))]
 

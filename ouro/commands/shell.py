@@ -66,7 +66,7 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
             raise UsageError(f"`ouro {group}` has no action `{word}`.", f"There are: {names}.")
         parser = argparse.ArgumentParser(prog=f"ouro {group}")
         add_arguments(parser, group)
-        parser.parse_args(words)
+        parser.parse_args(words)  # answers --help, and refuses any other flag
         parser.print_help(sys.stderr)
         return 2
     parser = argparse.ArgumentParser(prog=f"ouro {action.name}", formatter_class=_Help)

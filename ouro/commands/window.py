@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 BAR = 24
 LISTED = 30
 """The length of the lists of messages to pin and of items; others need their number."""
-_NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
-_BUDGETS = {"session": "in this session", "today": "today", "month": "this month"}
-_HEADS = ("read", "cached", "written", "calls", "cost")
-UNKNOWN = "unknown"
+_PERIOD_NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
+_BUDGET_PERIODS = {"session": "in this session", "today": "today", "month": "this month"}
+_USAGE_HEADS = ("read", "cached", "written", "calls", "cost")
+_UNKNOWN = "unknown"
 
 
 async def compact(front_end: FrontEnd, argument: str) -> None:
@@ -173,8 +173,8 @@ async def usage(context: ActionContext) -> Answer:
     if agents:
         data["subagents"] = {"count": len(agents), **asdict(used_by_agents)}
     budgets = [
-        f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGETS[limit.period]}, {dollars(limit.left)} left "
-        f"({limit.setting})"
+        f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGET_PERIODS[limit.period]}, "
+        f"{dollars(limit.left)} left ({limit.setting})"
         for limit in report.limits
     ]
     if context.session is not None:
@@ -187,39 +187,41 @@ async def usage(context: ActionContext) -> Answer:
         for purpose, calls, used in report.side_calls
         if purpose != "subagent"
     ]
-    return Answer(data, [Quote("\n".join([*_tables(report.periods), *shares, *budgets]))])
+    return Answer(data, [Quote("\n".join([*_usage_tables(report.periods), *shares, *budgets]))])
 
 
 def _share(what: str, used: Usage) -> str:
-    cost = dollars(used.cost, f"cost {UNKNOWN}")
+    cost = dollars(used.cost, f"cost {_UNKNOWN}")
     return f"Of this session: {what}, {used.input:,} tokens read, {used.output:,} written, {cost}"
 
 
-def _tables(periods: Sequence[UsagePeriod]) -> list[str]:
+def _usage_tables(periods: Sequence[UsagePeriod]) -> list[str]:
     """A table for each period; an unknown price is marked as unknown, never shown as free."""
-    tables = [[(_NAMES[period.name], *_HEADS), *_rows(period)] for period in periods]
-    first, *widths = [max(len(row[column]) for rows in tables for row in rows) for column in range(len(_HEADS) + 1)]
+    tables = [[(_PERIOD_NAMES[period.name], *_USAGE_HEADS), *_usage_rows(period)] for period in periods]
+    columns = range(1 + len(_USAGE_HEADS))
+    first, *widths = [max(len(row[column]) for rows in tables for row in rows) for column in columns]
     lines: list[str] = []
     for period, rows in zip(periods, tables, strict=True):
         for name, *numbers in rows if period.models else ():
             cells = (number.rjust(width) for number, width in zip(numbers, widths, strict=True))
             lines.append("  ".join([name.ljust(first), *cells]))
-        lines += [] if period.models else [f"{_NAMES[period.name]}: nothing"]
+        if not period.models:
+            lines.append(f"{_PERIOD_NAMES[period.name]}: nothing")
         lines.append("")
     return lines
 
 
-def _rows(period: UsagePeriod) -> list[tuple[str, ...]]:
-    rows = [_row(use) for use in period.models]
+def _usage_rows(period: UsagePeriod) -> list[tuple[str, ...]]:
+    rows = [_usage_row(use) for use in period.models]
     if len(rows) > 1:
-        *cells, cost = _row(ModelUse("together", period.total, sum(use.calls for use in period.models)))
+        *cells, cost = _usage_row(ModelUse("together", period.total, sum(use.calls for use in period.models)))
         is_partly_known = not period.is_priced and period.total.cost is not None
-        rows.append((*cells, f"{cost} + {UNKNOWN}" if is_partly_known else cost))
+        rows.append((*cells, f"{cost} + {_UNKNOWN}" if is_partly_known else cost))
     return rows
 
 
-def _row(use: ModelUse) -> tuple[str, ...]:
+def _usage_row(use: ModelUse) -> tuple[str, ...]:
     used = use.usage
-    cost = dollars(used.cost, UNKNOWN)
+    cost = dollars(used.cost, _UNKNOWN)
     numbers = (f"{number:,}" for number in (used.input, used.cached, used.output, use.calls))
     return f"  {clean(use.model) or '(no name)'}", *numbers, cost

@@ -114,7 +114,7 @@ class HtmlFormat:
     escaped = staticmethod(escaped)
 
     def head(self, title: str, facts: Sequence[tuple[str, str]], prompts: Sequence[tuple[int, str, str]]) -> str:
-        """The begin of the page: `facts` are names and HTML, `prompts` the numbers, times and words of messages."""
+        """The beginning of the page: `facts` are names and HTML, `prompts` the numbers, times and words of messages."""
         title, contents = escaped(title) or "Session", ""
         listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
         if len(prompts) > 1:
