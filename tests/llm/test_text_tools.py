@@ -55,6 +55,8 @@ def test_usual_forms_are_calls(text, before):
         f"```json\n{CALL}\n```\nThat was an example.",
         '<tool_call>{"name": "read", "arguments": </tool_call>',
         "{" * 5_000,
+        "```python\n" + "\n" * 5_000 + "x\n```\nDone.",
+        "```python\n" + "\n" * 5_000 + "x",
     ],
 )
 def test_everything_else_is_text(text):
