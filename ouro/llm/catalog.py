@@ -142,16 +142,20 @@ class Catalog:
     def spec(self, name: str) -> ModelSpec:
         """The facts about a model: from models.yaml, else its server, else the built-in table. Raises as `resolve`."""
         name = self.resolve(name)
-        entry, provider, spec = self._entry(name), provider_of(name), find_known_spec(name)
-        if spec is None:
-            # Conservative values; only a local model has a known price, zero.
-            window = (self._local_models().get(name) if self._servers else None) or LOCAL_WINDOW
-            is_local = provider is not None and provider.local
-            spec = ModelSpec(name, window, window // OUTPUT_SHARE, Prices(0, 0)) if is_local else ModelSpec(name)
-        spec = entry.apply_to(spec)
+        entry = self._entry(name)
+        spec = entry.apply_to(find_known_spec(name) or self._guess_spec(name))
         if entry.window and not entry.max_output:
             spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
         return spec
+
+    def _guess_spec(self, name: str) -> ModelSpec:
+        """Conservative values for an unknown model; only a local model has a known price, zero."""
+        provider = provider_of(name)
+        if provider is None or not provider.local:
+            return ModelSpec(name)
+        found = self._local_models() if self._servers else {}
+        window = found.get(name) or LOCAL_WINDOW
+        return ModelSpec(name, window, window // OUTPUT_SHARE, Prices(0, 0))
 
     def fallbacks(self, name: str) -> list[str]:
         """The usable models to ask if this one does not answer, in order. Raises as `resolve`."""
@@ -286,9 +290,10 @@ class Catalog:
             if command not in self._fetched_keys:
                 self._fetched_keys[command] = _run_key_command(name, command)
             return self._fetched_keys[command], f"`{command}`"
-        found = (variable for variable in self._key_variables(name) if self._variable(variable))
-        variable = next(found, "")
-        return self._variable(variable), variable
+        for variable in self._key_variables(name):
+            if key := self._variable(variable):
+                return key, variable
+        return "", ""
 
     def _missing_key(self, name: str) -> str:
         """Why there is no key, without running a key command; empty if one is set or none is needed."""

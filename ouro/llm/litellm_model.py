@@ -68,13 +68,7 @@ class LiteLLMModel:
         places = [place for place, message in enumerate(sent) if message["role"] == "system"][-1:]
         asked = [place for place, message in enumerate(sent) if message["role"] in ("user", "tool")]
         for place in (*places, *asked[-MARKED_MESSAGES:]):
-            marked = sent[place]
-            if marked["role"] == "tool":
-                sent[place] = mark_for_cache([marked])[0]
-            else:
-                blocks = marked["content"]
-                blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
-                sent[place] = {**marked, "content": mark_for_cache(blocks)}
+            sent[place] = _mark_message(sent[place])
         return sent
 
 
@@ -138,6 +132,15 @@ class _LiteLLMChunks(OpenAIChunks):
                 yield ThinkingChunk("", string(block.get("data")), redacted=True)
             elif signature := string(block.get("signature")):
                 yield ThinkingChunk("", signature)
+
+
+def _mark_message(message: Line) -> Line:
+    if message["role"] == "tool":
+        return mark_for_cache([message])[0]
+    content = message["content"]
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    return {**message, "content": mark_for_cache(content)}
 
 
 async def stream_events(user: object, name: str, request: Line, endpoint: Endpoint) -> AsyncGenerator[Any, None]:

@@ -71,6 +71,7 @@ class ReplyBuilder:
         self._new_id = new_id
         self._blocks: list[_Block] = []
         self._calls: dict[int, _Block] = {}
+        self._call_count = 0
         self._size = 0
         self._usage: Usage | None = None
         self.reason: Reason | None = None
@@ -147,7 +148,8 @@ class ReplyBuilder:
             # Some servers send every parallel call with the same index; only the ids differ.
             block = self._calls[chunk.index] = _Block("call")
             self._blocks.append(block)
-            if sum(block.kind == "call" for block in self._blocks) > MAX_CALLS:
+            self._call_count += 1
+            if self._call_count > MAX_CALLS:
                 raise ModelError(f"The answer was stopped: it asks for more than {MAX_CALLS} tool calls at once.")
         block.id = block.id or chunk.id
         block.name = block.name or chunk.name
@@ -224,10 +226,7 @@ class ModelCall:
                     return await self._answer(model, on_chunk or (lambda _chunk: None))
                 except TransientModelError as error:
                     failure = error
-                # As long as the provider asks for, else twice as long each time, with jitter.
-                longest: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (number - 1))
-                jittered = longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
-                wait = jittered if failure.retry_after is None else failure.retry_after
+                wait = _wait_seconds(failure, number)
                 if wait > MAX_WAIT:
                     break
         assert failure is not None, "no model was given"
@@ -239,6 +238,14 @@ class ModelCall:
                 self._builder.add(chunk)
                 on_chunk(chunk)
         return self._builder.finish()
+
+
+def _wait_seconds(failure: TransientModelError, number: int) -> float:
+    """Seconds to wait: what the provider asked for, else twice as long each time, with jitter."""
+    if failure.retry_after is not None:
+        return failure.retry_after
+    longest: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (number - 1))
+    return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
 
 
 def _describe_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:
