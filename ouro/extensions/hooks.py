@@ -9,7 +9,7 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -172,13 +172,19 @@ def events_hooks(
                     continue
                 if ignored := sorted(set(entry) - _KNOWN_KEYS):
                     problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here.")
-                seconds: float = DEFAULT_SECONDS
-                with suppress(TypeError, ValueError):  # in front matter numbers are text
-                    seconds = amount(float(entry.get("timeout", 0))) or seconds
+                seconds = _parse_seconds(entry.get("timeout"))
                 matcher = str(group.get("matcher") or "")
                 hook = Hook(event, command, url, matcher, seconds, place, is_project, plugin=plugin)
                 problems += _check_hook(hook)
                 yield hook
+
+
+def _parse_seconds(value: Any) -> float:
+    """In front matter numbers are text."""
+    try:
+        return amount(float(value)) or DEFAULT_SECONDS
+    except (TypeError, ValueError, OverflowError):
+        return DEFAULT_SECONDS
 
 
 def _command_line(entry: Mapping[str, Any]) -> str:

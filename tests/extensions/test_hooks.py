@@ -268,6 +268,17 @@ def test_a_broken_file_costs_its_hooks_and_no_more(tmp_path, text):
     assert len(problems) <= 1
 
 
+@pytest.mark.parametrize(
+    ("timeout", "seconds"), [("5", 5), ('"5"', 5), ("null", 60), ("0", 60), ("-1", 60), ('"soon"', 60), ("9" * 400, 60)]
+)
+def test_a_timeout_that_is_no_time_is_the_default(tmp_path, timeout, seconds):
+    path = tmp_path / "settings.json"
+    hook = f'{{"type": "command", "command": "x", "timeout": {timeout}}}'
+    path.write_text(f'{{"hooks": {{"Stop": [{{"hooks": [{hook}]}}]}}}}')
+    [found] = load_hooks((), (), {path: False})[0]
+    assert found.seconds == seconds
+
+
 def test_the_fields_of_a_call_are_those_of_claude_code():
     data = tool_data("edit", "write", {"path": "a.py", "edits": []}, ("a.py",), Path("/project"))
     assert (data["tool_name"], data["tool_input"]["file_path"], data["tool"]) == ("Edit", "/project/a.py", "edit")
