@@ -172,11 +172,7 @@ def command_of(file: ExtensionFile) -> CustomCommand:
 def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
     """The prompt in a file, with the arguments in their places, or at the end where it has none."""
     is_own = file.source == "user"
-    tools = file.meta.get("allowed-tools", "")
-    # Skills separate them by blanks: `Read Bash(git diff:*)`.
-    spaced = isinstance(tools, str) and "," not in tools
-    words = re.findall(r"[\w.*-]+(?:\([^()]*\))?", tools) if spaced else words_in(tools)
-    rules = [own_rule(word) for word in words] if is_own else []
+    rules = [own_rule(word) for word in _allowed_tools(file)] if is_own else []
     model = str(file.meta.get("model", ""))
     return CommandPrompt(
         tuple(_pieces(file.body, arguments, " ".join(words_in(file.meta.get("arguments", ""))).split())),
@@ -192,6 +188,13 @@ def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
 def agent_of(file: ExtensionFile) -> str:
     """The kind of subagent that carries a command or skill out; empty: the agent of the session."""
     return str(file.meta.get("agent") or "general") if file.meta.get("context") == "fork" else ""
+
+
+def _allowed_tools(file: ExtensionFile) -> list[str]:
+    tools = file.meta.get("allowed-tools", "")
+    if isinstance(tools, str) and "," not in tools:  # skills separate them by blanks: `Read Bash(git diff:*)`
+        return re.findall(r"[\w.*-]+(?:\([^()]*\))?", tools)
+    return words_in(tools)
 
 
 def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Insert]:

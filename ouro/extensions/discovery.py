@@ -111,14 +111,9 @@ def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: li
     meta, body = split_front_matter(clean(text))
     if kind != "commands" and not meta.get("description"):
         raise ValueError(f"it has no description. {_FORMAT}")
-    if kind == "commands":
-        name = ":".join(path.relative_to(folder).with_suffix("").parts)
-    else:
-        named, name = meta.get("name", ""), path.parent.name if kind == "skills" else path.stem
-        name = named if isinstance(named, str) and _NAME.fullmatch(named) else name
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"`{name}` is not a name: use letters, digits, `-` and `_`.")
-    if plugin := folder.parent if source == "plugin" else None:
+    name = _name(kind, path, folder, meta)
+    plugin = folder.parent if source == "plugin" else None
+    if plugin:
         name, body = f"{plugin.name}:{name}", body.replace("${CLAUDE_PLUGIN_ROOT}", str(plugin))
     if kind == "skills":
         body = body.replace("${CLAUDE_SKILL_DIR}", str(path.parent))
@@ -129,3 +124,15 @@ def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: li
     if kind == "agents":
         found = [replace(hook, agent=name, event=_OF_AGENTS.get(hook.event, hook.event)) for hook in found]
     return ExtensionFile(name, path, meta, body.strip(), source, tuple(found))
+
+
+def _name(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:
+    if kind == "commands":
+        name = ":".join(path.relative_to(folder).with_suffix("").parts)
+    else:
+        named = meta.get("name", "")
+        own = path.parent.name if kind == "skills" else path.stem
+        name = named if isinstance(named, str) and _NAME.fullmatch(named) else own
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"`{name}` is not a name: use letters, digits, `-` and `_`.")
+    return name

@@ -74,14 +74,19 @@ def _programs(value: Any, place: str) -> Iterator[str]:
 
 def _kind_and_name(path: str) -> tuple[str, str]:
     """What a file is, and how it is shown: `/review` for a command."""
-    for kind, folder in ((kind, folder) for kind, folders in EXTENSION_FOLDERS.items() for folder in folders):
-        below = path.removeprefix(f"{folder}/")
-        if below != path:
-            word = below.removesuffix(".md").replace("/", ":")
-            skill = below.rpartition("/")[0].partition("/")[0] or below
-            return kind, escaped({"skills": skill, "commands": f"/{word}"}.get(kind, word))
+    for kind, folders in EXTENSION_FOLDERS.items():
+        for folder in folders:
+            if path.startswith(f"{folder}/"):
+                return kind, escaped(_extension_name(path.removeprefix(f"{folder}/"), kind))
     own = path in {str(CONFIG_FILE), str(MCP_FILE)} or path.endswith(".json")
     return "settings" if own else "instructions", escaped(path)
+
+
+def _extension_name(below: str, kind: str) -> str:
+    if kind == "skills":
+        return below.rpartition("/")[0].partition("/")[0] or below
+    name = below.removesuffix(".md").replace("/", ":")
+    return f"/{name}" if kind == "commands" else name
 
 
 def _line(kind: str, names: Iterable[str]) -> str:
