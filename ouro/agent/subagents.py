@@ -274,10 +274,7 @@ class Subagents:
         if any(child.id == args.resume for child in self._running()):
             raise ToolError(f"{args.resume} is still at work.")
         emit = self._services.channel.emit if args.background else ctx.emit
-        parts = [taken.rpartition("-") for taken in (*self._children, *await self.saved())]
-        numbers = [number for kind, _, number in parts if kind == name]
-        free = max((int(number) for number in numbers if number.isdecimal()), default=0) + 1
-        child = _Child(args.resume or f"{name}-{free}", spec, args, ctx, emit)
+        child = _Child(args.resume or await self._free_id(name), spec, args, ctx, emit)
         cwd = self._services.cwd
         if args.worktree or spec.worktree:
             branch = f"ouro/{self._services.memory.session_id[:8]}/{child.id}"
@@ -293,6 +290,11 @@ class Subagents:
         self._children.pop(child.id, None)
         self._children[child.id] = child
         return child
+
+    async def _free_id(self, name: str) -> str:
+        taken = [*self._children, *await self.saved()]
+        numbers = [taken_id.removeprefix(f"{name}-") for taken_id in taken if taken_id.startswith(f"{name}-")]
+        return f"{name}-{max((int(number) for number in numbers if number.isdecimal()), default=0) + 1}"
 
     async def _work(self, child: _Child) -> None:
         """Run the agent; whatever happens, `child` has the outcome, and nothing of it is left open."""
