@@ -347,9 +347,15 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def memory(self) -> long_term.SessionMemory:
         builder = MemoryBuilder(
-            self.ground, self.scopes, self.transcript, self.models, self.session_catalog, self.lookup, self.tasks,
-            self.mask.kind_of_secret,
-        )  # fmt: skip
+            ground=self.ground,
+            scopes=self.scopes,
+            memory=self.transcript,
+            models=self.models,
+            session_catalog=self.session_catalog,
+            lookup=self.lookup,
+            channel=self.tasks,
+            finds_secret=self.mask.kind_of_secret,
+        )
         marks = marks_of(self.transcript, self.workbench.jobs, self.confinement)
         return builder.build(marks, is_new=self.info is None)
 

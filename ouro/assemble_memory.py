@@ -73,9 +73,11 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def _recall(self) -> long_term.TurnRecall | None:
         if self.lookup is None:
             return None
-        settings, recall_log = self._settings, long_term.RecallLog(get_recall_log_path())
+        settings = self._settings
+        recall_log = long_term.RecallLog(get_recall_log_path())
         finder = long_term.NoteFinder(self.lookup, self._opened, self._root, self._mark, settings, recall_log)
-        repo, commands = next((scope for scope in self._opened if scope.scope == "repo"), None), None
+        repo = next((scope for scope in self._opened if scope.scope == "repo"), None)
+        commands = None
         if repo is not None and settings.commands and not self.memory.read_only:
             commands = long_term.ledger_of(repo, self.finds_secret, self.ground.options.cwd)
         return long_term.TurnRecall(self.memory, finder, self.channel, self._hypotheses(), commands)

@@ -85,9 +85,7 @@ class ProjectInstructions:
         self._loaded: dict[Path, LoadedFile] = {}
         self.problems: list[str] = []
         """Imports that are not read, and files that are left out."""
-        own = (path for name in (get_home(), Path.home() / ".claude") for path in files_below(name / "rules", "rules"))
-        self._rules = [_read_rule(path, is_users=True) for path in own]
-        self._rules += [_read_rule(path, is_users=False) for path in extension_files(self._root, "rules")]
+        self._rules = list(self._find_rules())
 
     def of_user(self) -> tuple[str, ...]:
         """The user's own instructions, for all projects: for the system prompt. Blocks."""
@@ -170,9 +168,10 @@ class ProjectInstructions:
     def _texts(self, files: Iterable[FoundInstructions], reason: str) -> Iterator[str]:
         for item in files:
             if text := _read(item.path):
-                by = item.imported_by
-                why, attribute = (f"imported by {tilde(by)}", f' imported-by="{by}"') if by else (reason, "")
-                yield self._send(item.path, text, why, attribute)
+                if by := item.imported_by:
+                    yield self._send(item.path, text, f"imported by {tilde(by)}", f' imported-by="{by}"')
+                else:
+                    yield self._send(item.path, text, reason, "")
 
     def _limit(self, texts: Iterable[str]) -> Iterator[str]:
         size = 0
@@ -183,6 +182,11 @@ class ProjectInstructions:
             else:
                 name = text.partition("\n")[0]
                 self.problems.append(f"{name} is left out: all instructions are longer than {MAX_ALL:,} characters.")
+
+    def _find_rules(self) -> Iterator[_Rule]:
+        for folder in (get_home() / "rules", Path.home() / ".claude" / "rules"):
+            yield from (_read_rule(path, is_users=True) for path in files_below(folder, "rules"))
+        yield from (_read_rule(path, is_users=False) for path in extension_files(self._root, "rules"))
 
 
 def _read_rule(path: Path, *, is_users: bool) -> _Rule:

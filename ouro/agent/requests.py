@@ -64,9 +64,10 @@ class Requests(msgspec.Struct, frozen=True, dict=True):
                 tool, args = self.tools.parse(call)
             except ToolError:
                 continue  # a tool that no longer exists
-            if tool.effect is Effect.WRITE or tool.name == "read":
-                verb = "changed" if tool.effect is Effect.WRITE else "read"
-                yield from (f"- {verb} `{path}`" for path in tool.targets(args))
+            if tool.effect is Effect.WRITE:
+                yield from (f"- changed `{path}`" for path in tool.targets(args))
+            elif tool.name == "read":
+                yield from (f"- read `{path}`" for path in tool.targets(args))
 
 
 def prompt_parts(prompt: str) -> list[tuple[str, str]]:

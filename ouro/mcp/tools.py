@@ -233,7 +233,9 @@ class ToolSearch(Tool[ToolSearchArgs]):
         """Score each usable tool by the words of the query: in its name they count five times as much."""
         wanted = set(_WORD.findall(query.lower()))
         for server in self._servers.servers.values():
-            for tool in server.tools if server.state == "ready" else ():
+            if server.state != "ready":
+                continue
+            for tool in server.tools:
                 name = f"{server.name} {tool.name} {tool.title}"
                 score = 5 * _matches(wanted, name) + _matches(wanted, tool.description[:2_000])
                 if score and not server.is_off(tool.name):
