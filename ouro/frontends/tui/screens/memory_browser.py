@@ -13,7 +13,7 @@ from ouro.commands.action import Answer
 from ouro.commands.hooks import checks_of
 from ouro.commands.render import as_text
 from ouro.commands.slash import SessionContext
-from ouro.errors import OuroError, UsageError
+from ouro.errors import UsageError
 from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import UNDO_MEMORY, Keymap
 from ouro.frontends.tui.screens import memory_pages as pages
@@ -112,25 +112,24 @@ class MemoryBrowser(Browser):
         self._show_page_later()
 
     async def _load_rows(self) -> None:
+        if await self._attempt(self._read_rows()):
+            self._show()
+
+    async def _read_rows(self) -> None:
         memory = self._session.memory
-        try:
-            manager = memory.require()
-            listed, entries, proposals, checks = await asyncio.gather(
-                memory.with_editor(lambda editor: all_entries(editor, archived=True, stale=True)),
-                asyncio.to_thread(lambda: manager.timeline().log(MAX_COMMITS)),
-                asyncio.to_thread(manager.proposals),
-                asyncio.to_thread(checks_of, self._session),
-            )
-        except (OuroError, OSError) as error:
-            self._show_message(" ".join(str(error).split()), "-failed")
-            return
+        manager = memory.require()
+        listed, entries, proposals, checks = await asyncio.gather(
+            memory.with_editor(lambda editor: all_entries(editor, archived=True, stale=True)),
+            asyncio.to_thread(lambda: manager.timeline().log(MAX_COMMITS)),
+            asyncio.to_thread(manager.proposals),
+            asyncio.to_thread(checks_of, self._session),
+        )
         self._rows = {
             **await asyncio.to_thread(pages.note_rows, listed),
             "timeline": pages.log_rows(entries),
             "receipt": pages.receipt_rows(memory.recalled, manager.receipt(), checks),
             "proposals": pages.proposal_rows(proposals),
         }
-        self._show()
 
     @work(group="load", exclusive=True)
     async def memory_changed(self) -> None:
