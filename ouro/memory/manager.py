@@ -180,9 +180,6 @@ class MemoryManager:
         """The messages in memory, without those that a compaction keeps from before them."""
         return tuple([entry.message for entry in self.transcript.entries])  # a generator takes twice the time
 
-    def known(self) -> tuple[Message, ...]:
-        return (*[entry.message for entry in self.transcript.kept_entries], *self.messages())
-
     def context(self) -> list[Message]:
         """The messages to send to the model, always valid for a provider; a summary replaces compacted messages."""
         return self._sendable(self.transcript.sent())

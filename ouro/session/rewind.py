@@ -13,6 +13,7 @@ import msgspec
 from ouro.errors import OuroError, UsageError
 from ouro.events import Notice
 from ouro.memory.backend import MessageRecord, RewindRecord, RewindScope, Undoable
+from ouro.memory.compaction import is_own_words
 from ouro.memory.manager import MemoryManager
 from ouro.messages import SHELL_NOTE, Image
 from ouro.safety import Checkpoints, Restored, TurnFiles, clean_checkpoints
@@ -438,6 +439,4 @@ async def _carry_out(undoable: Mapping[RewindScope, Undoable], what: str) -> lis
 
 
 def _is_typed(entry: MessageRecord) -> bool:
-    message = entry.message
-    has_content = bool(message.text.strip() or message.parts_of(Image))
-    return message.role == "user" and has_content and not message.text.startswith(SHELL_NOTE)
+    return is_own_words(entry.message) and not entry.message.text.startswith(SHELL_NOTE)

@@ -200,7 +200,8 @@ class SessionMemory:
         """The messages so far, whether they are all of the session, and the turn that runs."""
         memory, transcript = self._memory, self._memory.transcript
         at = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
-        return memory.known(), not memory.pager.has_earlier, at
+        kept = [entry.message for entry in transcript.kept_entries]
+        return (*kept, *memory.messages()), not memory.pager.has_earlier, at
 
 
 class MemoryRewind:
