@@ -155,6 +155,8 @@ class TestInATerminal:
         wait_for("so nothing was changed")
         [folder] = Path(scratch).iterdir()
         assert WRONG in (folder / "shop" / "shop" / "basket.py").read_text()
+        child.send("and now?\r")
+        wait_for("know only this one repair")
         child.send("/exit\r")
         wait_for("folder is removed")
         wait_for("`ouro` begins")

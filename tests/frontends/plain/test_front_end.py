@@ -66,6 +66,13 @@ async def test_what_is_gone_is_said_and_the_end_is_printed(printed):
     assert "another way." in text
 
 
+async def test_the_terminal_sets_the_colours():
+    front_end = ReplFrontEnd.__new__(ReplFrontEnd)
+    for name in ("", "light"):
+        with pytest.raises(UsageError, match="the colours are those of your terminal"):
+            await front_end.use_theme(name)
+
+
 def test_copying_uses_the_same_programs_as_the_full_screen(monkeypatch, tmp_path):
     (tmp_path / "xclip").write_text(f"#!/bin/sh\ncat > {tmp_path}/clip\n")
     (tmp_path / "xclip").chmod(0o700)
