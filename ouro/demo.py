@@ -208,10 +208,11 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         pace: seconds between two words.
         watched: a user watches, and can continue after the last answer.
     """
-    tests, reads = call("shell", command=test_command), count(2_100, 350)
+    tests = call("shell", command=test_command)
+    tokens_read = count(2_100, 350)  # more with each request
 
     def reply(text: str, *calls: ToolCall, thinking: str = "") -> ScriptedReply:
-        before = next(reads)
+        before = next(tokens_read)
         usage = Usage(input=before + 350, cached=before, output=len(text.split()) + 40 * len(calls), cost=0.0)
         return ScriptedReply(text, calls, thinking, usage=usage)
 
@@ -220,8 +221,9 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         return reply(REFUSED) if results and results[-1].failed else reply("The tests again:", tests)
 
     def at_the_end(messages: Sequence[Message]) -> ScriptedReply:
-        was_refused = REFUSED in (message.text for message in messages)
-        return reply(NOTHING_MORE if was_refused else f"{END}\n{AND_NOW if watched else ''}".strip())
+        if any(message.text == REFUSED for message in messages):
+            return reply(NOTHING_MORE)
+        return reply(f"{END}\n{AND_NOW}" if watched else END)
 
     script = (
         reply(LOOK, *LOOK_AT, thinking="I do not know the project yet. The module and its test tell most."),
