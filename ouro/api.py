@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, Self, TypedDict, TypeVar, Unpack, cast, get_args, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from ouro.assemble import opener
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
@@ -113,14 +113,13 @@ class AsyncAgent:
 
     async def open(self) -> Self:
         if self._session is None:
-            options, trust = self._options, self._options.get("trust")
+            options = self._options
             if options.get("fork") and not options.get("resume"):
                 raise UsageError("`fork` copies a session.", "Name it with `resume`.")
-            request = OpenRequest(
-                options.get("resume", ""),
-                fork=options.get("fork", False),
-                trust="unknown" if trust is None else "yes" if trust else "no",
-            )
+            trust: Literal["unknown", "yes", "no"] = "unknown"
+            if (given := options.get("trust")) is not None:
+                trust = "yes" if given else "no"
+            request = OpenRequest(options.get("resume", ""), fork=options.get("fork", False), trust=trust)
             open_session = await asyncio.to_thread(opener, _session_options(self._cwd, options))
             self._session = await open_session(request)
             self._last_id = self._session.id
