@@ -60,16 +60,8 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
                     context.say(f"Memory ({scope}): {outcomes[scope]}.")
         merges: list[Merge] = []
         if not core and what in ("", "notes"):
-            found, plan = await maintenance.find_notes()
-            if not found:
-                context.say("No notes say the same.")
-            elif await confirm(context, plan, "Merge them", assume_yes=yes):
-                await _show_lines(context, maintenance, plan if yes else "", maintenance.merge_notes(found, merges))
-        merged = [
-            {"notes": [note.id for note in merge.notes], "into": merge.written.note.id if merge.written else None,
-             "commit": merge.written.commit if merge.written else "", "why": merge.reason}
-            for merge in merges
-        ]  # fmt: skip
+            merges = await _merge_notes(context, maintenance, yes)
+        merged = [_merge_data(merge) for merge in merges]
         value = {"core": outcomes, "notes": merged, "usage": maintenance.usage_since()}
     return None if context.session else Answer(value, [])
 
@@ -168,6 +160,16 @@ async def _maintenance(context: ActionContext, session: Session) -> MemoryMainte
     return session.memory.maintenance
 
 
+async def _merge_notes(context: ActionContext, maintenance: MemoryMaintenance, yes: bool) -> list[Merge]:
+    found, plan = await maintenance.find_notes()
+    merges: list[Merge] = []
+    if not found:
+        context.say("No notes say the same.")
+    elif await confirm(context, plan, "Merge them", assume_yes=yes):
+        await _show_lines(context, maintenance, plan if yes else "", maintenance.merge_notes(found, merges))
+    return merges
+
+
 async def _show_lines(
     context: ActionContext, maintenance: MemoryMaintenance, plan: str, lines: AsyncGenerator[str, None]
 ) -> None:
@@ -180,6 +182,12 @@ async def _show_lines(
     async with aclosing(lines):
         async for text in lines:
             context.say(text)
+
+
+def _merge_data(merge: Merge) -> dict[str, Any]:
+    written = merge.written
+    into, commit = (written.note.id, written.commit) if written else (None, "")
+    return {"notes": [note.id for note in merge.notes], "into": into, "commit": commit, "why": merge.reason}
 
 
 def _step_data(step: CrystallizedPart) -> dict[str, Any]:
