@@ -74,9 +74,13 @@ async def hooks(context: ActionContext) -> Answer:
         own = checks.get(hook.check.number) if hook.check else None
         results = [run.outcome.verdict for run in runs if run.hook == hook]
         refused = results.count("deny")
-        used = f"ran {plural(len(results), 'time')}{f', refused {refused}' if refused else ''}" if results else ""
+        used = ""
         if own:
             used = f"refused {plural(own.fired, 'time')} since {own.added_at[:10]}"
+        elif refused:
+            used = f"ran {plural(len(results), 'time')}, refused {refused}"
+        elif results:
+            used = f"ran {plural(len(results), 'time')}"
         what = f"{hook.event}{f' ({hook.matcher})' if hook.matcher else ''}"
         rows.append((what, CodeSpan(hook.label), hook.place, used))
         data.append({
@@ -106,7 +110,8 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
             target = next((str(given[key]) for key in ("file_path", "path", "command", "url") if given.get(key)), "")
             effect = known.effect if known else "none"
             data |= tool_data(tool, effect, given, (target,) if target else (), session.cwd)
-            data |= {"tool_response": {"text": "", "failed": False}} if event == "after-tool" else {}
+            if event == "after-tool":
+                data["tool_response"] = {"text": "", "failed": False}
         else:
             data |= {**_SAMPLES.get(event, {}), **given}
         before = len(runner.runs)

@@ -68,7 +68,8 @@ async def fork(front_end: FrontEnd, argument: str) -> None:
 
 
 async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
-    rewind, conversation = front_end.session.rewind, "conversation" in choice.scopes
+    rewind = front_end.session.rewind
+    conversation = "conversation" in choice.scopes
     others = tuple(scope for scope in choice.scopes if scope != "conversation")
     match choice.kind:
         case "rewind":

@@ -124,11 +124,12 @@ async def import_sessions(context: ShellContext, paths: Sequence[Path], program:
     if not sources:
         usual = "No sessions of Claude Code or Codex were found: pass a path."
         return Answer({"imported": []}, [line("No sessions were found there." if paths else usual)])
-    chosen, offered = sources, list(map(_source_row, sources[:_MAX_OFFERED]))
+    offered = [_source_row(source) for source in sources[:_MAX_OFFERED]]
     if not (paths or every) and not context.can_ask:
         more = [line(f"… and {len(sources) - _MAX_OFFERED:,} older ones")] if len(sources) > _MAX_OFFERED else []
         view = [*table(offered), *more, line("Import all with --all, or some by their paths.")]
         return Answer({"found": [_source_data(source) for source in sources]}, view)
+    chosen = sources
     if not (paths or every):
         choices = [Choice(str(place), "  ".join(row)) for place, row in enumerate(offered)]
         chosen = [sources[int(place)] for place in await context.choose_many("Import which?", choices)]

@@ -115,8 +115,9 @@ class HtmlFormat:
 
     def head(self, title: str, facts: Sequence[tuple[str, str]], prompts: Sequence[tuple[int, str, str]]) -> str:
         """The beginning of the page: `facts` are names and HTML, `prompts` the numbers, times and words of messages."""
-        title, contents = escaped(title) or "Session", ""
+        title = escaped(title) or "Session"
         listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
+        contents = ""
         if len(prompts) > 1:
             lines = "".join(
                 f'<li><a href="#m{number}">{escaped(text)}</a> <time>{at}</time></li>\n' for number, at, text in prompts
