@@ -131,6 +131,7 @@ _MAX_READ = 200_000
 _GIT_SECONDS = 2.0
 _CODE = late_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _IMPORT = late_pattern(r"(?<![\w@./\\])@((?:~/)?[\w./+-]*[\w/])")
+"""As `@docs/style.md`, outside of code."""
 
 
 class FoundInstructions(msgspec.Struct, frozen=True):
@@ -186,7 +187,7 @@ def with_imports(
         if path in found:
             return
         found[path] = FoundInstructions(path, by)
-        for name in imports_in(read_start(path, _MAX_READ)):
+        for name in dict.fromkeys(_IMPORT.findall(_CODE.sub("", read_start(path, _MAX_READ)))):
             target = Path(name).expanduser() if name.startswith("~/") else path.parent / name
             if not target.is_file():
                 if name.endswith(".md"):
@@ -207,11 +208,6 @@ def with_imports(
     for path in files:
         add(path, None, 0)
     return list(found.values()), refused
-
-
-def imports_in(text: str) -> list[str]:
-    """The paths that a text imports: `@docs/style.md`, outside of code."""
-    return list(dict.fromkeys(_IMPORT.findall(_CODE.sub("", text))))
 
 
 def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:

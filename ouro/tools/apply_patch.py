@@ -152,7 +152,14 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
     taken: set[int] = set()
     at = 0
     for hunk in hunks:
-        start = _after_headers(lines, hunk, at)
+        start = at
+        for header in hunk.headers:
+            named = _search(lines, [header], start)[0] or _search(lines, [header], 0)[0]
+            begun = [number for number, line in enumerate(lines) if line.strip().startswith(header.strip())]
+            if not named and not begun:
+                near = nearest_lines(lines, [header])
+                raise ToolError(f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_hint(near)}")
+            start = (named or [number for number in begun if number >= start] or begun)[0] + 1
         first, size = _place(lines, hunk, start, taken, notes)
         taken.update(range(first, first + size))
         spans += _spans(lines, hunk, first, size)
@@ -161,17 +168,6 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
     after = file.splice(Span(starts[span.start], starts[span.end], span.new) for span in spans)
     is_last_written = any(span.end == len(lines) for span in spans)
     return replace(after, raw=after.raw.removesuffix(file.newline)) if is_open and not is_last_written else after
-
-
-def _after_headers(lines: list[str], hunk: Hunk, at: int) -> int:
-    for header in hunk.headers:
-        found = _search(lines, [header], at)[0] or _search(lines, [header], 0)[0]
-        begun = [number for number, line in enumerate(lines) if line.strip().startswith(header.strip())]
-        if not found and not begun:
-            near = nearest_lines(lines, [header])
-            raise ToolError(f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_hint(near)}")
-        at = (found or [number for number in begun if number >= at] or begun)[0] + 1
-    return at
 
 
 def _place(lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: list[str]) -> tuple[int, int]:
@@ -187,8 +183,13 @@ def _place(lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: lis
         if hunk.at_end:
             found = [at for at in found if at + len(wanted) == len(lines)] or found
         found = [at for at in found if taken.isdisjoint(range(at, at + len(wanted)))]
+        which = f"The change at line {hunk.line + 1} of the patch"
+        if found and how:
+            notes.append(f"{which} was made at line {found[0] + 1} of the file, though {how}.")
+        if len(found) > 1 and not hunk.headers:
+            others = ", ".join(str(at + 1) for at in found[1:6])
+            notes.append(f"{which} was made at line {found[0] + 1}; the same lines are also at {others}. Check it.")
         if found:
-            _note(notes, hunk, found, how)
             return found[0], len(wanted)
     raise ToolError(
         f"Line {hunk.line + 1} of the patch: these lines are not in the file.{_hint(nearest_lines(lines, old))}"
@@ -201,15 +202,6 @@ def _search(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[i
         if found := [at for at in find_lines(lines, wanted, normal) if at >= start]:
             return found, how
     return [], ""
-
-
-def _note(notes: list[str], hunk: Hunk, found: list[int], how: str) -> None:
-    which = f"The change at line {hunk.line + 1} of the patch"
-    if how:
-        notes.append(f"{which} was made at line {found[0] + 1} of the file, though {how}.")
-    if len(found) > 1 and not hunk.headers:
-        others = ", ".join(str(at + 1) for at in found[1:6])
-        notes.append(f"{which} was made at line {found[0] + 1}; the same lines are also at {others}. Check it.")
 
 
 def _hint(near: str) -> str:
