@@ -190,7 +190,7 @@ class FirstFrame:
 
     @property
     def look(self) -> Look:
-        """The look, with the theme that fits the terminal in place of `auto`, once the terminal has answered."""
+        """The look, with the theme that fits the terminal instead of `auto`, once the terminal has answered."""
         is_known = self._look.theme == "auto" and self._editor.theme
         return dataclasses.replace(self._look, theme=self._editor.theme) if is_known else self._look
 

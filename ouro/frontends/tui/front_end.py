@@ -181,7 +181,7 @@ class ScreenFrontEnd:
     # Opening sessions
 
     async def open(self, request: OpenRequest) -> None:
-        """Open another session in place of this one; keep this one if that fails. If there is none yet, leave then."""
+        """Open another session instead of this one; keep this one if that fails. If there is none yet, leave then."""
         await self._turns.finish_turn(timeout=1.0)
         before = self._turns.session
         try:

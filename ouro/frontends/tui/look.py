@@ -69,7 +69,7 @@ class Look:
     version: str = ""
     cwd: Path = field(default_factory=Path)
     keys: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """`tui.keys`: the name of an action, and the key or keys in place of its own."""
+    """`tui.keys`: the name of an action, and the key or keys instead of its own."""
     status: tuple[str, ...] = STATUS_ITEMS
     bell_after: float = 15.0
     """Seconds: a longer turn rings the bell when it ends, and a question does; 0: never."""

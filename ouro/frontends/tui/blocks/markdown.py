@@ -277,7 +277,7 @@ _CLOSING = re.compile(r"(?m)^ {0,3}(`{3,}|~{3,})[ ]*$")
 
 @dataclass(frozen=True, slots=True)
 class MarkdownPiece:
-    """A part of a Markdown text that is drawn by itself."""
+    """A part of a Markdown text that is drawn separately."""
 
     source: str
     kind: str
@@ -369,8 +369,8 @@ def _piece(source: str, token: Token, item: Token | None, before: MarkdownPiece 
     number, marker = None, ""
     if item is not None:
         marker = f"{token.type}{item.markup}"
-        goes_on = before is not None and before.marker == marker
-        spaced = spaced or (before is not None and bool(before.marker) and not goes_on)
+        continues = before is not None and before.marker == marker
+        spaced = spaced or (before is not None and bool(before.marker) and not continues)
         if token.type == "ordered_list_open":
-            number = (before.number or 0) + 1 if goes_on and before is not None else int(item.info or 1)
+            number = (before.number or 0) + 1 if continues and before is not None else int(item.info or 1)
     return MarkdownPiece(source, token.type, blank or spaced, number, marker)

@@ -32,7 +32,7 @@ LONG_TITLE = 8
 
 
 class Layout(Compositor):
-    """Textual's layout, corrected so that each widget is told its size.
+    """Textual's layout, corrected so that each widget receives its size.
 
     If a place is requested after a scroll, Textual assumes that widgets mounted meanwhile know their size already: one
     question in 25 was drawn without its choices.
@@ -40,12 +40,12 @@ class Layout(Compositor):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: CompositorMap = {}
+        self._last_map: CompositorMap = {}
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        self._full_map = self._told
+        self._full_map = self._last_map
         result = super().reflow(parent, size)
-        self._told = self._full_map
+        self._last_map = self._full_map
         return result
 
 

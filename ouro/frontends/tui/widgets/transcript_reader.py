@@ -43,7 +43,7 @@ class TranscriptReader(Horizontal, can_focus=True):
     ) -> None:
         self._transcript = transcript
         self._show_earlier = show_earlier
-        self._give_back = closed
+        self._after_close = closed
         self._opened_before: frozenset[TranscriptBlock] = frozenset()
         self._closing_keys = {"q", "escape", "ctrl+c", "ctrl+d", *closing_keys}
         self._hint = Static(_HINT, markup=False, id="reader-hint")
@@ -69,7 +69,7 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._transcript.find("", 0)
             self._transcript.open_only(self._opened_before)
             self._transcript.follow()
-            self._give_back()
+            self._after_close()
 
     async def _on_key(self, event: events.Key) -> None:
         key = event.key
