@@ -223,7 +223,7 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
     def at_the_end(messages: Sequence[Message]) -> ScriptedReply:
         if any(message.text == REFUSED for message in messages):
             return reply(NOTHING_MORE)
-        return reply(f"{END}\n{AND_NOW}" if watched else END)
+        return reply(f"{END}\n{AND_NOW}" if watched else END.strip())
 
     script = (
         reply(LOOK, *LOOK_AT, thinking="I do not know the project yet. The module and its test tell most."),
