@@ -284,7 +284,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.memory.lookup is not None:
             await self.memory.lookup.close()
         await self.workbench.jobs.close()
-        await asyncio.to_thread(self.workbench.shell.close)
+        await asyncio.to_thread(self.workbench.shell.confinement.close)
         await self.workbench.models.close()
         await self.transcript.close()
 

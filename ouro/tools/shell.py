@@ -375,10 +375,6 @@ class Shell(Tool[ShellArgs]):
             "setting `sandbox.hosts`. If it needs more, run it again with outside_sandbox: true; the user is asked."
         )
 
-    def close(self) -> None:
-        """Delete the files that confined commands have put into their /tmp."""
-        self.confinement.close()
-
     def kill_all(self) -> None:
         """KILL every foreground command at once."""
         for process in tuple(self._running):

@@ -244,7 +244,7 @@ async def test_limits_hold_in_the_sandbox_and_are_named_when_they_are_hit(root, 
     assert ("A limit of the sandbox" in text) is bool(setting)
     if "ulimit" in line and confinement.chosen().sandbox.tier == "bubblewrap":
         assert text.startswith("300\n")
-    shell.close()
+    confinement.close()
 
 
 async def test_b6_a_refusal_is_told_to_the_model_with_what_helps(root, home, tmp_path):
@@ -261,4 +261,4 @@ async def test_b6_a_refusal_is_told_to_the_model_with_what_helps(root, home, tmp
     assert "outside_sandbox: true" in refused
     assert "sandbox" not in await text_of("ls missing", "workspace")
     assert "sandbox" not in await text_of("touch /proc/new", "off")
-    shell.close()
+    confinement.close()
