@@ -98,8 +98,8 @@ def _lexer(language: str) -> Any:
 def _chunk_size(code: str, language: str) -> int:
     """The length of the first chunk with its last newline; 0 if it is not complete yet.
 
-    A chunk ends outside of strings and comments, so that the next one can be lexed separately. Only its own text decides
-    where it ends, so that code is cut in the same way however it arrives.
+    A chunk ends outside of strings and comments, so that the next one can be lexed separately. Only its own text
+    decides where it ends, so that code is cut in the same way however it arrives.
     """
     if code.count("\n") <= CHUNK:
         return 0

@@ -312,14 +312,14 @@ class MarkdownPieces:
 
     def settle(self, rest: str = "") -> list[MarkdownPiece]:
         """Move final pieces to `finished`; returns the others, usually one. `rest` is a line that still grows."""
-        if _is_open_fence(self._open + rest):
-            return [MarkdownPiece(self._open + rest, "fence", bool(self.finished), is_open=True)]
         end = self._open.rfind("\n") + 1
-        if end > self._seen:
+        if end > self._seen and not _is_open_fence(self._open + rest):
             for piece in [*self._cut(self._open[:end])][:-1]:
                 self.finished.append(piece)
                 self._open = self._open[len(piece.source) :]
             self._seen = self._open.rfind("\n") + 1
+        if _is_open_fence(self._open + rest):  # also where the fence has only now become the first piece
+            return [MarkdownPiece(self._open + rest, "fence", bool(self.finished), is_open=True)]
         return list(self._cut(self._open + rest))
 
     def _cut(self, text: str) -> Iterator[MarkdownPiece]:

@@ -51,6 +51,7 @@ def test_an_answer_looks_the_same_however_it_arrived(text, sizes):
 
 @settings(max_examples=100, deadline=None)
 @given(documents, cuts, st.floats(0, 1))
+@example("word\n```\n\n   1. in it", [1], 0.625)
 def test_half_an_answer_looks_like_an_answer_of_that_half(text, sizes, share):
     half = text[: int(len(text) * share)]
     answer = streamed(half, sizes)
