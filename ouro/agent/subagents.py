@@ -163,6 +163,12 @@ class _Child:
     def usage(self) -> Usage:
         return self.transcript.usage - self.before if self.transcript else Usage()
 
+    @property
+    def model(self) -> str:
+        """Of its last answer: `LoopAgent.models` raises LimitReached once the budget is spent."""
+        entries = self.transcript.transcript.entries if self.transcript else ()
+        return next((entry.message.model for entry in reversed(entries) if entry.message.model), "")
+
     def progress(self) -> SubagentProgress:
         args = self.args
         return SubagentProgress(
@@ -314,7 +320,7 @@ class Subagents:
         finally:
             if problem := await self._clean_up(child, made):
                 ended = "failed", problem
-            self._account(child, made)
+            self._account(child)
             child.show(*ended)
 
     async def _make(self, child: _Child, transcript: MemoryManager) -> ChildAgent:
@@ -342,7 +348,7 @@ class Subagents:
         prompt = Prompt(child.args.prompt, context=await made.context(child.args.prompt))
 
         def on_event(event: Event) -> None:
-            self._account(child, made)
+            self._account(child)
             match event:
                 case ThinkingDelta() | TextDelta():
                     state: SubagentState = "thinking" if isinstance(event, ThinkingDelta) else "answering"
@@ -390,12 +396,11 @@ class Subagents:
                 child.timeout.reschedule(None if left is None else loop.time() + left)
             child.show("running", before)
 
-    def _account(self, child: _Child, made: ChildAgent | None) -> None:
+    def _account(self, child: _Child) -> None:
         """Record in the session what the subagent has used since the last time."""
         used = child.usage
         if used != child.counted:
-            model = made.agent.models()[0].spec.name if made else ""
-            self._services.memory.note_cost("subagent", model, used - child.counted)
+            self._services.memory.note_cost("subagent", child.model, used - child.counted)
             child.counted = used
 
     async def _clean_up(self, child: _Child, made: ChildAgent | None) -> str:

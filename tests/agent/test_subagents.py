@@ -12,6 +12,7 @@ from agent.test_laws import check_sendable
 from fakes.knowledge import write_as_user
 
 from ouro.assemble import opener
+from ouro.errors import LimitReached
 from ouro.events import Notice, PermissionAsked, Permit, SubagentProgress, ToolFinished, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -161,6 +162,23 @@ async def test_e6_the_limit_of_the_session_holds_for_them(repository):
     seen = await play(session)
     assert "general-1 was not done: Stopped: this session has cost $0.03 of $0.03" in results(session)[0]
     assert seen[-1].outcome == "limit"
+    await session.close()
+
+
+async def test_e6_the_answer_of_one_counts_where_the_budget_ended_meanwhile(repository):
+    def refuse():
+        raise LimitReached("The budget of today is spent.")
+
+    async def spend():
+        session.workbench.models._afford = refuse
+
+    late = ScriptedReply("Found it.", usage=PRICED, hold=spend)
+    family = Family([start("late", agent="explore"), "Done."], late=[late])
+    session = await opened(repository, family)
+    await play(session)
+    assert results(session)[0].startswith("Found it.")
+    assert [child.state for child in session.workbench.subagents.started()] == ["done"]
+    assert session.transcript.usage.cost == pytest.approx(0.03)  # the parent's two calls, and that of the child
     await session.close()
 
 
