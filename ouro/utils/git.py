@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 
-from ouro.utils.files import read_start
+from ouro.utils.files import open_regular, read_start
 from ouro.utils.late_pattern import late_pattern
 
 _FLAGS = (
@@ -182,7 +182,8 @@ def find_root(folder: Path) -> Path:
 def git_branch(cwd: Path) -> str:
     """The current branch, or the start of the commit hash; empty outside a repository."""
     git = find_root(cwd) / ".git"
-    folder = git.parent / named if (named := named_git_dir(git)) else git
+    named = named_git_dir(git)
+    folder = git.parent / named if named else git
     head = read_start(folder / "HEAD", _MAX_READ).partition("\n")[0].strip()
     return head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH] if head.startswith("ref: ") else head[:8]
 
@@ -199,34 +200,44 @@ def repository_of(folder: Path) -> Path | None:
     root = find_root(folder)
     if not os.path.lexists(root / ".git"):
         return None
-    return (git_dirs(root)[1] or root / ".git").resolve()
+    shared = git_dirs(root)[1]
+    return shared.resolve() if shared else root / ".git"
 
 
 def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     """A root's own git directory, and the one that all its worktrees share; none without git.
 
     A `.git` file is followed only where the repository that it names points to it too: a folder cannot declare itself
-    to be a worktree, or a submodule, of another repository.
+    to be a worktree, or a submodule, of another repository, nor by a link to the `.git` file of a real one.
     """
     git = project / ".git"
     if git.is_dir():
         return git, git
     named = named_git_dir(git)
     own = Path(os.path.realpath(project / named)) if named else git
-    common = read_start(own / "commondir", _MAX_READ).strip()
+    common = _read(own / "commondir").strip()
     if not common:
         is_known = any(parent / ".git" in own.parents for parent in project.parents)  # a submodule
         return (own, own) if is_known else (None, None)
     shared = Path(os.path.realpath(own / common))
-    back = read_start(own / "gitdir", _MAX_READ).strip()
+    back = _read(own / "gitdir").strip()
     is_named_back = bool(back) and os.path.realpath(own / back) == os.path.realpath(git)
     return (own, shared) if is_named_back and own.parent == shared / "worktrees" else (None, None)
 
 
 def named_git_dir(gitfile: Path) -> str:
-    """The folder that a `.git` file names; empty where there is no such file."""
-    prefix, _, named = read_start(gitfile, _MAX_READ).partition("gitdir:")
+    """The folder that a `.git` file names; empty where there is no such file, or a link."""
+    prefix, _, named = _read(gitfile).partition("gitdir:")
     return "" if prefix else named.strip()
+
+
+def _read(path: Path) -> str:
+    """The path in a file of git, which need not be UTF-8; empty where there is no such file, or a link."""
+    try:
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            return os.fsdecode(file.read(_MAX_READ))
+    except OSError:
+        return ""
 
 
 def same_project(project: str) -> Callable[[str], bool]:

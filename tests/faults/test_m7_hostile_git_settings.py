@@ -347,3 +347,15 @@ def test_m7_a_folder_does_not_become_a_worktree_of_another_repository_by_saying_
     (sent / "admin" / "gitdir").write_text(f"{sent / '.git'}\n")
 
     assert repo_folder(sent) == sent / ".ouro" / "memory"
+
+
+def test_m7_a_link_to_the_git_file_of_a_worktree_does_not_make_a_folder_that_worktree(repository, tmp_path):
+    from ouro.memory.long_term.git.folders import repo_folder
+
+    worktree, sent = tmp_path / "worktree", tmp_path / "sent"
+    subprocess.run(["git", "worktree", "add", "-q", worktree], cwd=repository, check=True)
+    sent.mkdir()
+    (sent / ".git").symlink_to(worktree / ".git")
+
+    assert repo_folder(worktree) == repository / ".ouro" / "memory"
+    assert repo_folder(sent) == sent / ".ouro" / "memory"

@@ -1,6 +1,8 @@
 """Which folders are one project."""
 
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +46,21 @@ def test_a_submodule_is_a_project_of_its_own(repository, tmp_path):
 
     assert not same_project(str(repository))(str(inner))
     assert same_project(str(inner))(str(inner / "src"))
+
+
+def test_a_link_to_the_git_file_of_a_project_does_not_make_a_folder_that_project(repository, worktree, tmp_path):
+    inner = tmp_path / "inner"
+    subprocess.run(["git", "init", "-q", "--separate-git-dir", str(tmp_path / "of-inner"), str(inner)], check=True)
+
+    for project in (worktree, inner):
+        claims = tmp_path / f"claims-{project.name}"
+        claims.mkdir()
+        (claims / ".git").symlink_to(project / ".git")
+        assert not same_project(str(project))(str(claims))
+
+
+def test_a_worktree_whose_path_is_not_utf_8_belongs_to_its_project(repository, tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    subprocess.run(["git", "worktree", "add", "-q", folder], cwd=repository, check=True)
+
+    assert repository_of(Path(os.fsdecode(folder))) == repository / ".git"
