@@ -99,15 +99,14 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
     if found is None:
         return
     record = found.repository.state_dir / "expired-asked"
-    asked = record.read_text().splitlines() if record.exists() else []
     today = datetime.now(UTC).date().isoformat()
 
     def due(editor: MemoryEditor) -> list[Note]:
-        owner = Git(manager.cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
+        asked, owner = _read_lines(record), Git(manager.cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
         notes = (file.note for file in editor.notebook.all() if file.scope == "repo")
         own = (note for note in notes if note.extra.get(OWNER) == owner)
         expired = (note for note in own if "" < str(note.extra.get(EXPIRES, "")) < today)
-        return [note for note in expired if f"{note.id} {note.extra[EXPIRES]}" not in asked]
+        return [note for note in expired if _mark(note) not in asked]
 
     def renew(editor: MemoryEditor, note: Note) -> None:
         expires = _in_days(DAYS)
@@ -121,12 +120,20 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
         details = f"{escaped(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
         question = Question("Does this shared note still hold?", (KEEP, ARCHIVE, LATER), details=details)
         answer = await channel.ask(f"expired:{note.id}", question)
-        asked.append(f"{note.id} {note.extra[EXPIRES]}")
+        asked = [*_read_lines(record), _mark(note)]  # read again: an answer takes long, and other sessions ask too
         await asyncio.to_thread(write_private, record, "".join(f"{line}\n" for line in asked))
         if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
             act = renew if answer == Reply((KEEP,)) else archive
             await manager.with_editor(partial(act, note=note))
             channel.emit(Notice(f"Changed in {found.folder}: commit it for the team."))
+
+
+def _mark(note: Note) -> str:
+    return f"{note.id} {note.extra[EXPIRES]}"
+
+
+def _read_lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def _in_days(days: int) -> str:
