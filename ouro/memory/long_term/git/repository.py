@@ -306,7 +306,7 @@ class GitRepository:
         text = self.read_record(name)
         try:
             return msgspec.json.decode(text, type=kind) if text else kind()
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError) as error:  # the record may not even be UTF-8
             log.warning("memory: the record `%s` cannot be read, and is empty now: %s", name, error)
             return kind()
 

@@ -19,7 +19,7 @@ def proposal(number: str, text: str, before: str | None = None) -> Proposal:
 
 
 def kept(history: GitRepository) -> str:
-    return "".join(path.read_text() for path in (history.git_dir / "ouro").glob("proposals*"))
+    return "".join(path.read_text(errors="replace") for path in (history.git_dir / "ouro").glob("proposals*"))
 
 
 @pytest.mark.parametrize(
@@ -30,15 +30,16 @@ def kept(history: GitRepository) -> str:
         (lambda text: text[:-20], []),
         (lambda text: f"\0{text}", []),
         (lambda text: '{"one": ' + text + "}", []),
+        (lambda text: f"\udcff{text}", []),
     ],
-    ids=["newer value", "missing field", "cut off", "NUL", "no list"],
+    ids=["newer value", "missing field", "cut off", "NUL", "no list", "no UTF-8"],
 )
 def test_what_cannot_be_read_is_left_out_and_kept(history, spoil, left):
     waiting = Proposals(history)
     waiting.add(proposal("a1", "- precious\n"))
     waiting.add(proposal("b2", "- second\n"))
     path = history.git_dir / "ouro" / "proposals"
-    path.write_text(spoil(path.read_text()))
+    path.write_text(spoil(path.read_text()), errors="surrogateescape")
     assert [each.id for each in waiting.list()] == left
 
     waiting.add(proposal("c3", "- third\n"))
