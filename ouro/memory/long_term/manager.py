@@ -20,7 +20,7 @@ from ouro.memory.long_term.entries import all_entries, plain
 from ouro.memory.long_term.git.history import commit_at
 from ouro.memory.long_term.git.values import SESSION, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
-from ouro.memory.long_term.scope import MemoryScopes, switch
+from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.approval import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
@@ -213,11 +213,24 @@ class LongTermMemoryManager:
 
     async def accept(self, proposal: str) -> None:
         """Accept a pending change. Raises UsageError where there is none with that id."""
-        await self._run(lambda: (None, self._decide(proposal, accepts=True)))
+
+        def work() -> tuple[None, list[CoreChanged]]:
+            scope, found = self._pending(proposal)
+            return None, scope.accept(found, self._now)
+
+        await self._run(work)
 
     async def reject(self, proposal: str) -> None:
         """Drop a pending change; the git history keeps it. Raises as `accept`."""
-        await self._run(lambda: (None, self._decide(proposal, accepts=False)))
+
+        def work() -> tuple[None, list[CoreChanged]]:
+            scope, found = self._pending(proposal)
+            scope.reject(found, self._now)
+            note = f"The user does not want this in memory: {subject_of(found.edits)}"
+            self._notes_for_model.append(memory_note(note))
+            return None, []
+
+        await self._run(work)
 
     async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
         """As `MemoryEditor.undo`: later changes stay."""
@@ -342,16 +355,11 @@ class LongTermMemoryManager:
             forget_entries(editor, find_replaced(line, others), "agent")
         return editor.events
 
-    def _decide(self, proposal_id: str, *, accepts: bool) -> list[CoreChanged]:
-        pending = ((scope, proposal) for scope in self._scopes for proposal in scope.proposals() if proposal_id)
-        for scope, proposal in pending:
-            if proposal.id.startswith(proposal_id):
-                if accepts:
-                    return scope.accept(proposal, self._now)
-                scope.reject(proposal, self._now)
-                note = f"The user does not want this in memory: {subject_of(proposal.edits)}"
-                self._notes_for_model.append(memory_note(note))
-                return []
+    def _pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
+        for scope in self._scopes if proposal_id else ():
+            for proposal in scope.proposals():
+                if proposal.id.startswith(proposal_id):
+                    return scope, proposal
         raise UsageError(f"No pending change has the id `{proposal_id}`.", commands=["memory list"])
 
     async def _run(
@@ -405,8 +413,7 @@ class LongTermMemoryManager:
     def _consolidate_if_grown(self) -> None:
         limit = self._prompt.threshold
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
-        asked = {word for scope in grown for word in scope.store.repository.read_record(_CONSOLIDATED).split()}
-        new = [scope.scope for scope in grown if digest(scope.texts) not in asked]
+        new = [scope.scope for scope in grown if not _was_consolidated(scope)]
 
         async def consolidate() -> None:
             for scope in new:
@@ -415,3 +422,8 @@ class LongTermMemoryManager:
         if new and self._is_open and not self._has_consolidated:
             self._has_consolidated = True  # once a session
             self._channel.start("consolidate memory", consolidate())
+
+
+def _was_consolidated(scope: ScopeMemory) -> bool:
+    """Whether a model was already asked to consolidate exactly these texts."""
+    return digest(scope.texts) in scope.store.repository.read_record(_CONSOLIDATED).split()

@@ -213,11 +213,11 @@ class ScopeMemory:
             note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
             written = self._written(provenance, at, approved)
             net, finds_secret = written.net_edits(), self.store.secret_in
-            changes = [
-                decide(edit, provenance, finds_secret, asks=asks, is_approved=(name, edit.after) in approved.items())
-                for name, edit in net.items()
-                if edit.before != edit.after
-            ]
+            changes = []
+            for name, edit in net.items():
+                if edit.before != edit.after:
+                    is_approved = name in approved and approved[name] == edit.after
+                    changes.append(decide(edit, provenance, finds_secret, asks=asks, is_approved=is_approved))
             refused, trusted, pending = (
                 [change for change in changes if change.state == state] for state in ("refused", "trusted", "pending")
             )

@@ -29,7 +29,7 @@ from ouro.utils.text import cut, escaped, join_names, line_changes
 ASKS = "memory.write is `ask`"
 Edits = Sequence[FileEdit]
 """Of one file, in their order."""
-_NAME = "proposals"
+_PROPOSALS = "proposals"
 MAX_SOURCES = 5
 KEEP, LEAVE = "keep it", "leave it out"
 _MAX_LINES = 40
@@ -246,22 +246,22 @@ class Proposals:
         """Store one; it is on disk when this returns. The same change is stored once."""
         with self._history.alone():
             added = [*self._without(proposal.id), msgspec.Raw(msgspec.json.encode(proposal))]
-            self._history.save_state(_NAME, added)
+            self._history.save_state(_PROPOSALS, added)
 
     def remove(self, proposal_id: str) -> None:
         with self._history.alone():
-            self._history.save_state(_NAME, self._without(proposal_id))
+            self._history.save_state(_PROPOSALS, self._without(proposal_id))
 
     def _stored(self) -> tuple[msgspec.Raw, ...]:
         """Each as it is in the file; none where the file is damaged."""
-        return self._history.load_state(_NAME, tuple[msgspec.Raw, ...])
+        return self._history.load_state(_PROPOSALS, tuple[msgspec.Raw, ...])
 
     def _without(self, proposal_id: str) -> Sequence[msgspec.Raw]:
         """All but that one. A damaged file is renamed: what is pending in it is not lost."""
         stored = self._stored()
-        if not stored and len(self._history.read_record(_NAME)) > len("[]"):
-            path = self._history.own_dir / _NAME
-            path.replace(path.with_name(f"{_NAME}-{os.urandom(4).hex()}.damaged"))
+        if not stored and len(self._history.read_record(_PROPOSALS)) > len("[]"):
+            path = self._history.own_dir / _PROPOSALS
+            path.replace(path.with_name(f"{_PROPOSALS}-{os.urandom(4).hex()}.damaged"))
         found = ((raw, _read(raw)) for raw in stored)
         return [raw for raw, proposal in found if proposal is None or proposal.id != proposal_id]
 

@@ -236,4 +236,4 @@ def _shared(some: Set[str], others: Set[str]) -> bool:
     if not some.isdisjoint(others):
         return True
     pairs = (sorted((word, other), key=len) for word in some for other in others)
-    return any(len(a) >= 4 and len(b) - len(a) <= 3 and b.startswith(a) for a, b in pairs)
+    return any(len(short) >= 4 and len(long) - len(short) <= 3 and long.startswith(short) for short, long in pairs)
