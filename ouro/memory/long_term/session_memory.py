@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
+"""The number of commits of each scope that `changes_since` reads."""
 _MAX_REWOUND = 500
 """The number of commits of each scope among which a rewind looks."""
 _LEARNED = ("agent", "capture", "outside")
@@ -95,10 +96,12 @@ class SessionMemory:
 
     @property
     def recalled_count(self) -> int:
+        """The number of notes sent with the last message."""
         return len(self._recall.loaded_items()) if self._recall else 0
 
     @property
     def last_recalled(self) -> str:
+        """When a note last went to a model in this session; empty if none did."""
         times = [record.at for record in self._memory.transcript.recalled.values()]
         return local_time(max(times, default=""))
 
@@ -135,7 +138,10 @@ class SessionMemory:
         return found.text if found else ""
 
     async def tool_finished(self, tool: str) -> None:
-        """Await it before the next tool runs: what the tool wrote is checked against the messages so far (M13)."""
+        """React to the end of a tool call.
+
+        Await it before the next tool runs: what the tool wrote is checked against the messages so far (M13).
+        """
         if self.manager and tool in _WRITING_TOOLS:
             await self.manager.tool_ended(*self._turn())
 
@@ -172,7 +178,11 @@ class SessionMemory:
             await self.lookup.keep_up()
 
     async def with_editor(self, act: Callable[[MemoryEditor], _Done], *, quiet: bool = False) -> _Done:
-        """Run an action of the user in a thread, while nothing else here writes memory; no event if `quiet`."""
+        """Run an action of the user in a thread with a `MemoryEditor`, while nothing else here writes memory.
+
+        Args:
+            quiet: the caller shows what changed; no event is emitted.
+        """
         lookup = self.lookup
         index = None if lookup is None else lambda: lookup.search().index
         return await self.require().with_editor(act, index, quiet=quiet)
