@@ -307,9 +307,11 @@ class Agent:
             self._wait_for(events.aclose())
 
     def run(self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None) -> Result:
+        """As AsyncAgent.run."""
         return self._wait_for(self._agent.run(prompt, images, schema=schema))
 
     def ask(self, prompt: str, answer: type[T], images: Sequence[Picture] = ()) -> T:
+        """As AsyncAgent.ask."""
         return self._wait_for(self._agent.ask(prompt, answer, images))
 
     def steer(self, text: str) -> None:
@@ -324,6 +326,7 @@ class Agent:
         self._call_soon(self._agent.set_mode, _check_mode(mode))
 
     def set_model(self, name: str = "", effort: Effort | None = None) -> None:
+        """As AsyncAgent.set_model."""
         self._wait_for(self._agent.set_model(name, effort))
 
     def __enter__(self) -> Self:

@@ -140,6 +140,7 @@ def _trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
 
 
 async def doctor(context: ActionContext) -> Answer:
+    """Exit code 1 if something must be repaired."""
     rows: list[str] = []
     value: list[dict[str, str]] = []
     folders = await asyncio.to_thread(_run, _folders, context.cwd)  # before other checks make them private

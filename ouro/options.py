@@ -50,6 +50,7 @@ class Options(msgspec.Struct, frozen=True):
     """MCP servers that an editor hands over, by name; those of the settings go first."""
 
     def flags(self) -> dict[str, Any]:
+        """Settings of the command line by name; they go before those of all files."""
         own = {"model": self.model or None, "permissions.mode": self.mode, "permissions.allow": self.allow}
         return {**own, **self.settings}
 

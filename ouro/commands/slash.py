@@ -160,6 +160,7 @@ class SessionContext:
         return await self.front_end.choose(title, choices)
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
+        """One or all of them: a front end lets the user pick only one."""
         every = [Choice("all", f"All {len(choices)}")] if len(choices) > 1 else []
         picked = await self.front_end.choose(title, [*choices, *every])
         return [choice.value for choice in choices if picked in (choice.value, "all")]

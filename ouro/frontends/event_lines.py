@@ -91,6 +91,7 @@ class NoticePrinter(ABC):
                     self.say(*notice)
 
     def _finish_call(self, event: events.ToolFinished) -> tuple[str, str]:
+        """The title and the result of a call that ended; its title is forgotten."""
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
         return one_line(self._titles.pop(event.call_id, event.name)), f"{one_line(event.display.summary)}{seconds}"
 

@@ -249,6 +249,7 @@ class SessionMatches:
         return [SessionMatch(info, self._hits.get(info.id, "")) for info in infos]
 
     def _named(self) -> list[int]:
+        """The places of the sessions whose id starts with the only word, else of those with all words in the title."""
         named = [place for place, title in enumerate(self._titles) if all(word in title for word in self._words)]
         if len(self._words) > 1:
             return named

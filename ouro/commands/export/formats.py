@@ -31,7 +31,9 @@ class MarkdownFormat:
     """Tools, thinking and added context fold; no content can break out of its fold."""
 
     max_picture = 16 << 10
+    """Bytes of an image that is embedded."""
     gap = "\n\n"
+    """Between the parts of a message or of a tool result."""
     tail = ""
 
     code = staticmethod(code)
@@ -46,10 +48,11 @@ class MarkdownFormat:
         return f"\n{clean(text).strip(chr(10))}\n"
 
     def typed(self, text: str) -> str:
+        """What the user typed."""
         return self.words(text)
 
     def words(self, text: str) -> str:
-        """Untrusted Markdown with fences closed and HTML escaped."""
+        """What a model wrote: untrusted Markdown, with fences closed and HTML escaped."""
         fence = ""
         lines: list[str] = []
         for line in clean(text).split("\n"):
@@ -75,6 +78,7 @@ class MarkdownFormat:
         return f"*[{escape(text)}]*"
 
     def fold(self, title: str, body: str) -> str:
+        """A body that is folded; both are written in the format already."""
         return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
 
     def message(self, who: str, number: int, notes: str, body: str) -> str:  # noqa: ARG002
@@ -87,9 +91,11 @@ class MarkdownFormat:
         return self.fold(f"<code>{_markup(title)}</code> — {_markup(shown)}".rstrip(" —"), body)
 
     def mark(self, text: str, at: str) -> str:
+        """What happened between two messages."""
         return f"*{escape(text)}* {at}".rstrip()
 
     def rewound(self, *, begins: bool) -> str:
+        """The border of messages that were rewound later."""
         return "<details>\n<summary>Removed by a rewind</summary>" if begins else "</details>"
 
 
@@ -103,12 +109,10 @@ def escaped(text: str) -> str:
 
 
 class HtmlFormat:
-    """No script, no remote resources, every text escaped."""
+    """The methods of MarkdownFormat in HTML: no script, no remote resources, every text escaped."""
 
     max_picture = 512 << 10
-    """Bytes of an image that is embedded."""
     gap = ""
-    """Between the parts of a message or of a tool result."""
     tail = "</main>\n<footer>Written by ouro.</footer>\n</body>\n</html>\n"
 
     escaped = staticmethod(escaped)

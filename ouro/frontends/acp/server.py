@@ -87,6 +87,7 @@ def _report_errors(handler: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
 
 
 def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
+    """The MCP servers that the client configures, by names that are valid in the names of tools."""
     found: dict[str, McpServerSettings] = {}
     for server in servers:
         name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")[:29] or "server"

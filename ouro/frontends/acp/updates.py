@@ -210,6 +210,7 @@ def _text_content(text: str) -> acp.ContentToolCallContent:
 
 
 def _first_change(change: Any) -> int:
+    """The number of the first changed line, from 1."""
     before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
     same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
     first: int = change.first_line

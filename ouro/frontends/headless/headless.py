@@ -138,6 +138,7 @@ class HeadlessRun(TurnObserver):
         await self._queue.close()
 
     def show(self, event: Event) -> None:
+        """Print an event; answer a question if there is no user."""
         self._output.event(event)
         self._result.add(event)
         match event:
