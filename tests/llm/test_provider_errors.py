@@ -54,6 +54,7 @@ def test_what_does_not_is_left_alone(text):
         ('{"error": {"message": "no", "metadata": {"raw": "really"}}}', ": no (really)."),
         ("<html><head><title>Gone\nfishing</title>", ": Gone fishing."),
         ("<p>", ": a web page."),
+        ("<title>" * 1_000_000, ": a web page."),
         ("", "."),
         ("x" * 2000, ": " + "x" * 600 + "…"),
         ("[" * 100_000, ": " + "[" * 600 + "…"),
