@@ -292,6 +292,7 @@ class Compactor(msgspec.Struct, eq=False):
 
 
 def compaction_record(memory: MemoryManager, trigger: CompactionTrigger) -> CompactionRecord:
+    """The record of a compaction, without a summary yet."""
     return CompactionRecord(
         memory.next_number,
         memory.now(),

@@ -202,6 +202,7 @@ class Subagents:
 
     @cached_property
     def store(self) -> MemoryStore:
+        """Of their transcripts."""
         return self._services.make_store()
 
     @property

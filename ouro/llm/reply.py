@@ -132,6 +132,7 @@ class ReplyBuilder:
         raise EmptyAnswer("The model returned no text and no tool call.")
 
     def _open(self, kind: Literal["text", "thinking"]) -> _Block:
+        """The block that is being written, or a new one."""
         if not self._blocks or self._blocks[-1].kind != kind or self._blocks[-1].closed:
             self._blocks.append(_Block(kind))
         return self._blocks[-1]

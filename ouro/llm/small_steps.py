@@ -165,6 +165,7 @@ def hide_steps(messages: Sequence[Message]) -> list[Message]:
 
 class _Turn(msgspec.Struct, frozen=True):
     task: str
+    """The words of the user."""
     done: list[tuple[ToolCall, ToolReply]]
 
     @classmethod
@@ -190,6 +191,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
     @property
     def read(self) -> set[str]:
+        """The files that were read."""
         return {
             str(call.arguments.get("path")) for call, reply in self.done if call.name == "read" and not reply.failed
         }

@@ -140,6 +140,7 @@ class Wire(ABC):
         self._endpoint = endpoint
         self._effort = effort
         self._model = spec.name.partition("/")[2] or spec.name
+        """Its name on the wire."""
         self._clients: list[httpx.AsyncClient] = []
         """None or one, which keeps its connections between requests; a list, so that copies of a model share it."""
         self._making = asyncio.Lock()

@@ -143,6 +143,7 @@ def check_server(name: str, server: McpServerSettings) -> None:
 
 
 def to_entry(server: McpServerSettings) -> dict[str, Any]:
+    """The server as an entry of `mcpServers`."""
     default = McpServerSettings()
     entry: dict[str, Any] = {key: getattr(server, key) for key in McpServerSettings.__match_args__}
     changed = {key: value for key, value in entry.items() if value != getattr(default, key)}

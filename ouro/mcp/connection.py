@@ -117,6 +117,7 @@ class Connection:
         return self._client
 
     def answer(self, number: int, value: Any) -> None:
+        """Answer a question that was an event."""
         waiting = self._questions.get(number)
         if waiting is not None and not waiting.done():
             waiting.set_result(value)

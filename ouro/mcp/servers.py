@@ -123,6 +123,7 @@ class McpServer:
         self.log: deque[str] = deque(maxlen=MAX_LOG)
         self.failures = 0
         self.group = 0
+        """Its process group."""
         self._host = host
         self._worker = worker
         self._off = off
