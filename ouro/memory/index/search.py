@@ -100,6 +100,7 @@ class _Request(msgspec.Struct, frozen=True):
     database: sqlite3.Connection
     question: ParsedQuery
     vector: Any
+    """Of the question; None where there are no vectors."""
     vectors: Vectors | None
     wanted: SearchFilter
 

@@ -74,7 +74,8 @@ class Vectors:
         self.choose_model()
         done = 0
         for table in tables:
-            done += self._fill(table, most - done) if done < most else 0
+            if done < most:
+                done += self._fill(table, most - done)
         return done
 
     def fill_all(self, tables: Sequence[str] = TABLES, seconds: float = math.inf, most: float = math.inf) -> None:
@@ -96,6 +97,7 @@ class Vectors:
             return any(rows.fetchone() for rows in found)
 
     def questions(self, texts: Sequence[str]) -> list[Floats]:
+        """The vectors of several queries, in one call; the latest ones are cached."""
         texts = [text[:_MAX_QUESTION] for text in texts]
         with self._lock:
             new = [text for text in dict.fromkeys(texts) if text not in self._questions]
@@ -104,14 +106,8 @@ class Vectors:
             found = [self._questions[text] for text in texts]
             while len(self._questions) > _MAX_QUESTIONS:
                 self._questions.popitem(last=False)
-        try:  # set the stamps again if another model was chosen meanwhile
-            with self._index.reading() as database:
-                model, _ = self._model(database, len(found[0])) if found else (0, "")
-                is_chosen = not model or self._is_chosen(database, model)
-            if not is_chosen:
-                self.choose_model()
-        except SearchUnavailable as error:
-            log.warning("some vectors are not looked at: %s", error)
+        if found:
+            self._choose_known(len(found[0]))
         return found
 
     def nearest(
@@ -120,23 +116,11 @@ class Vectors:
         """The ids of the passages (only those in `temp.allowed`, if `is_limited`) whose signs differ least."""
         with self._lock:
             bits = self._load(database, table, len(question))
-            chosen = np.arange(len(bits.ids))
-            if is_limited:
-                rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
-                firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
-                chosen = np.flatnonzero(bits.ids <= lasts[np.searchsorted(firsts, bits.ids, side="right") - 1])
+            chosen = np.flatnonzero(_are_allowed(database, bits.ids)) if is_limited else np.arange(len(bits.ids))
             if not len(chosen):
                 return []
-            differing, asked = np.zeros(len(bits.ids), np.uint16), _signs(question[None])[:, 0]
-            for start in range(0, len(differing), _COUNTED_AT_ONCE):
-                part = slice(start, start + _COUNTED_AT_ONCE)
-                for row, own in zip(bits.signs, asked, strict=True):
-                    differing[part] += np.bitwise_count(row[part] ^ own)
-            if count < len(chosen):  # they are small integers: counting is faster than sorting
-                distances = differing[chosen]
-                limit = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
-                near, at_limit = np.flatnonzero(distances < limit), np.flatnonzero(distances == limit)
-                chosen = chosen[np.concatenate([near, at_limit[: count - len(near)]])]
+            distances = _differences(bits.signs, _signs(question[None])[:, 0])
+            chosen = chosen[_least(distances[chosen], count)]
             return [int(identifier) for identifier in bits.ids[chosen]]
 
     def cosines(
@@ -192,6 +176,17 @@ class Vectors:
         rows = self.embedder.embed(texts)
         self._length = rows.shape[1]
         return rows
+
+    def _choose_known(self, length: int) -> None:
+        """Before a search: set the stamps again if another model was chosen meanwhile."""
+        try:
+            with self._index.reading() as database:
+                model, _ = self._model(database, length)
+                if not model or self._is_chosen(database, model):
+                    return
+            self.choose_model()
+        except SearchUnavailable as error:
+            log.warning("some vectors are not looked at: %s", error)
 
     def _fill(self, table: str, most: int) -> int:
         with self._index.reading() as database:
@@ -273,3 +268,30 @@ def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
     """One bit per dimension, padded to multiples of 64: a column for each vector."""
     packed = np.packbits(vectors > 0, axis=1)
     return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T)
+
+
+def _differences(signs: NDArray[np.uint64], question: NDArray[np.uint64]) -> NDArray[np.uint16]:
+    """The number of dimensions in which each column differs from `question`."""
+    found = np.zeros(signs.shape[1], np.uint16)
+    for start in range(0, len(found), _COUNTED_AT_ONCE):
+        part = slice(start, start + _COUNTED_AT_ONCE)
+        for row, own in zip(signs, question, strict=True):
+            found[part] += np.bitwise_count(row[part] ^ own)
+    return found
+
+
+def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
+    """The positions of the `count` smallest, unordered. They are small integers: counting is faster than sorting."""
+    if count >= len(distances):
+        return np.arange(len(distances))
+    limit = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
+    near, at_limit = np.flatnonzero(distances < limit), np.flatnonzero(distances == limit)
+    return np.concatenate([near, at_limit[: count - len(near)]])
+
+
+def _are_allowed(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of these ids are in the ranges of `temp.allowed`."""
+    rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
+    firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
+    found: NDArray[np.bool_] = ids <= lasts[np.searchsorted(firsts, ids, side="right") - 1]
+    return found
