@@ -124,15 +124,19 @@ def split_passages(text: str) -> list[str]:
     text = text.strip()
     found: list[str] = []
     while text and len(found) < MAX_PASSAGES:
-        cut = MAX_PASSAGE
-        for border in _BORDERS if len(text) > MAX_PASSAGE else ():
-            # The last border of the best kind that uses at least a third of the length.
-            if places := [place.end() for place in border.finditer(text, MAX_PASSAGE // 3, MAX_PASSAGE)]:
-                cut = places[-1]
-                break
+        cut = len(text) if len(text) <= MAX_PASSAGE else _cut(text)
         found.append(text[:cut].rstrip())
         text = text[cut:].lstrip()
     return found
+
+
+def _cut(text: str) -> int:
+    """The end of the first piece: the last border of the best kind that uses at least a third of the length."""
+    for border in _BORDERS:
+        places = [found.end() for found in border.finditer(text, MAX_PASSAGE // 3, MAX_PASSAGE)]
+        if places:
+            return places[-1]
+    return MAX_PASSAGE
 
 
 def content_hash(text: str) -> int:
@@ -180,11 +184,7 @@ class ParsedQuery(msgspec.Struct, frozen=True):
 
 def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None) -> ParsedQuery:
     """Parse a query. Partial or relative days mean the last such days before `today`."""
-    said = set(_WORD.findall(text.lower()))
-    named = [name for name in speakers if name.lower() in said]
-    if tuple(speakers) == SPEAKERS:  # the user is `I`, the assistant `you`
-        named = ["user"] * bool(said & _USER) + ["assistant"] * bool(said & _ASSISTANT)
-    speaker = named[0] if len(named) == 1 else ""
+    speaker = _speaker(text, speakers)
     names = {word.lower() for name in speakers for word in _WORD.findall(name)}
     days, rest = _days(text, today)
     found: dict[tuple[str, ...], None] = {}
@@ -201,7 +201,19 @@ def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | Non
     return ParsedQuery(tuple(found), speaker, days, spoken)
 
 
+def _speaker(text: str, speakers: Sequence[str]) -> str:
+    """The only speaker that is named; of a session the user is `I`, the assistant `you`."""
+    said = set(_WORD.findall(text.lower()))
+    if tuple(speakers) == SPEAKERS:
+        words_of = {"user": _USER, "assistant": _ASSISTANT}
+        named = [name for name, words in words_of.items() if said & words]
+    else:
+        named = [name for name in speakers if name.lower() in said]
+    return named[0] if len(named) == 1 else ""
+
+
 def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:
+    """The named spans of days, and the text without them."""
     lowered = text.lower()
     spans: list[tuple[date, date]] = []
     for found in _ISO.finditer(lowered):
