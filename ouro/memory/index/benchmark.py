@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -87,9 +86,7 @@ def answers(
             vectors.fill_all()
         speakers = tuple(dict.fromkeys(document.speaker for document in documents))
         search = Search(index, vectors, speakers)
-        today = None
-        with suppress(ValueError):
-            today = date.fromisoformat(max((document.date[:10] for document in documents), default=""))
+        today = _last_day(documents)
         for query in queries:
             started = time.perf_counter()
             hits = search.find(query.query, k, SearchFilter(kinds=("message",)), today=today)
@@ -97,6 +94,14 @@ def answers(
             yield SearchAnswer(query.qid, tuple(dict.fromkeys(names[hit.place] for hit in hits)), round(spent, 2))
     finally:
         index.close()
+
+
+def _last_day(documents: Sequence[Document]) -> date | None:
+    last = max((document.date[:10] for document in documents), default="")
+    try:
+        return date.fromisoformat(last)
+    except ValueError:
+        return None
 
 
 class SearchQuality(msgspec.Struct, frozen=True):
@@ -149,17 +154,22 @@ def ask_own_notes(
     texts: dict[str, str] = {}
     for note, text, session, turn, project, branch, path in notes:
         is_taught = parse_note(Path(path).name, Path(path).read_text(errors="replace")).note.trigger != "user"
-        with search.index.reading() as database:
-            seq = database.execute("SELECT coalesce(max(seq), -1) FROM sessions WHERE id = ?", (session,)).fetchone()[0]
-            rows = database.execute(
-                "SELECT number, text FROM messages WHERE id BETWEEN ? AND ? AND role = 'user' ORDER BY id",
-                (seq << SHIFT, (seq + 1) << SHIFT),
-            ).fetchall()
-        numbers = list(dict.fromkeys(number for number, _ in rows))
-        said = [words for number, words in rows if 0 < turn <= len(numbers) and number == numbers[turn - 1]]
-        if is_taught and (question := "\n".join(said)):
+        if is_taught and (question := _words_of_turn(search, session, turn)):
             started = time.perf_counter()
             ids = tuple(recall(question, project, branch))
             found.append(SearchAnswer(note, ids, round((time.perf_counter() - started) * 1000, 2)))
             texts[note] = text
     return found, texts, len(notes) - len(texts)
+
+
+def _words_of_turn(search: Search, session: str, turn: int) -> str:
+    """The user's message in a turn; empty if the session is missing."""
+    with search.index.reading() as database:
+        found = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
+        seq = found[0] if found else -1
+        rows = database.execute(
+            "SELECT number, text FROM messages WHERE id BETWEEN ? AND ? AND role = 'user' ORDER BY id",
+            (seq << SHIFT, (seq + 1) << SHIFT),
+        ).fetchall()
+    numbers = list(dict.fromkeys(number for number, _ in rows))
+    return "\n".join(text for number, text in rows if 0 < turn <= len(numbers) and number == numbers[turn - 1])

@@ -24,7 +24,7 @@ from ouro.memory.serialization import header_from
 from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, kind_of, open_private, read_range, read_records
 from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.sessions.yaml_text import BadYamlError, load
-from ouro.messages import ToolCall, ToolReply
+from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -149,18 +149,7 @@ def _add_record(database: sqlite3.Connection, session: IndexedSession, block: Ra
             session.updated_at = max(session.updated_at, at)
             if message.role in ("user", "assistant"):
                 add_words(database, session, number, message.role, at, message.text)
-            # Outputs, and the short arguments of calls (paths, commands, patterns), not file contents.
-            texts = [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
-            for call in message.parts_of(ToolCall):
-                values = call.arguments.values()
-                words = [value for value in values if isinstance(value, str) and len(value) <= _OUTPUT_HEAD]
-                texts.append((call.name, " ".join(words)[:_OUTPUT_HEAD]))
-            for name, text in texts:
-                if text.strip() and session.outputs < _MAX_PLACES:
-                    session.outputs += 1
-                    place = session.seq << SHIFT | session.outputs
-                    row = (place, session.seq, number, name, at, text)
-                    database.execute("INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)", row)
+            _add_outputs(database, session, number, at, message)
         case TitleRecord(title):
             session.title = title
         case ModelRecord(model):
@@ -177,6 +166,23 @@ def add_words(
     session.passages += len(found)
     rows = [(place, session.seq, number, role, at, part, content_hash(part)) for place, part in enumerate(found, start)]
     database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
+
+
+def _add_outputs(database: sqlite3.Connection, session: IndexedSession, number: int, at: str, message: Message) -> None:
+    texts = [(call.name, _call_text(call)) for call in message.parts_of(ToolCall)]
+    texts += [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
+    for name, text in texts:
+        if text.strip() and session.outputs < _MAX_PLACES:
+            session.outputs += 1
+            place = session.seq << SHIFT | session.outputs
+            row = (place, session.seq, number, name, at, text)
+            database.execute("INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+def _call_text(call: ToolCall) -> str:
+    """The searchable text of a call: its short arguments (paths, commands, patterns), not file contents."""
+    words = [value for value in call.arguments.values() if isinstance(value, str) and len(value) <= _OUTPUT_HEAD]
+    return " ".join(words)[:_OUTPUT_HEAD]
 
 
 CORE_FILES = tuple(f"{category}.md" for category in CORE)
