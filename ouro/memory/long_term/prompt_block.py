@@ -84,6 +84,7 @@ class MemoryReceipt(msgspec.Struct, frozen=True):
     """The price of these tokens, read from the cache, in US dollars; None: not known."""
     changes: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    """The ids of pending changes."""
 
 
 def mark_of(token: str) -> str:
@@ -192,11 +193,7 @@ class MemoryPrompt:
         versions = sent_versions(contexts, self._mark)
         lines: list[str] = []
         for scope in self._scopes:
-            version, now = versions.get(scope.scope, ""), scope.texts
-            before = self._known.get((scope.scope, version))
-            if before is None and version:
-                before = scope.text_of(version)
-            before = self._begun[scope.scope] if before is None else before
+            before, now = self._texts_of(scope, versions.get(scope.scope, "")), scope.texts
             self._known[scope.scope, scope.version] = now
             for file, changed in _diffs(scope.scope, before, now):
                 lines += [file, *changed]
@@ -211,6 +208,13 @@ class MemoryPrompt:
             f'<{self._mark} changed="{at}">\nLong-term memory has changed since you read it: lines with - are gone, '
             f"lines with + are new.\n{quoted(changes)}\n</{self._mark}>"
         )
+
+    def _texts_of(self, scope: ScopeMemory, version: str) -> Texts:
+        """The texts of a version; those at the start of the session if it is not known."""
+        texts = self._known.get((scope.scope, version))
+        if texts is None and version:
+            texts = scope.text_of(version)
+        return self._begun[scope.scope] if texts is None else texts
 
     def _files(self, scope: Scope) -> Iterator[str]:
         for name, (shown, cut) in self._fitted(scope).items():
@@ -240,12 +244,13 @@ def _attributes(contexts: Iterable[str], mark: str, name: str) -> list[str]:
 def _diffs(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[str, list[str]]]:
     """Yields the name of each file that differs, with a colon, and its lines with - and +."""
     for name in dict.fromkeys((*before, *after)):
-        old, new = (texts.get(name, "").splitlines() for texts in (before, after))
+        if before.get(name, "") == after.get(name, ""):
+            continue
+        old, new = before.get(name, "").splitlines(), after.get(name, "").splitlines()
         lines: list[str] = []
         for start, end, new_start, new_end in line_changes(old, new):
             lines += [f"-{line}" for line in old[start:end]] + [f"+{line}" for line in new[new_start:new_end]]
-        if before.get(name, "") != after.get(name, ""):
-            yield f"{scope}/{name}.md:", lines
+        yield f"{scope}/{name}.md:", lines
 
 
 def _items(text: str) -> Iterator[str]:
