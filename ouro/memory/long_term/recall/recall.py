@@ -140,8 +140,11 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         self, candidates: Sequence[_Candidate], situation: Situation, way: str, began: float, room: int | None = None
     ) -> Recalled:
         """Select what is sent, also of the neighbours; `room` is given for notes about files alone."""
-        about, known = (_ABOUT_FILES, candidates) if room is not None else (_ABOUT_MESSAGE, self._extend(candidates))
-        room = self.settings.injection_token_budget if room is None else room
+        if room is None:
+            about, room = _ABOUT_MESSAGE, self.settings.injection_token_budget
+            known: Sequence[_Candidate] = self._extend(candidates)
+        else:
+            about, known = _ABOUT_FILES, candidates
         items, texts = self._fit(self._weigh(known, situation), situation, room)
         loaded = [item for item in items if item.state == "loaded"]
         marks = " ".join(_mark(item.id, item.text) for item in loaded)
@@ -153,6 +156,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     def _extend(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
         """The candidates, and the neighbours of the best of them."""
         best = _best(candidates, self.settings.retrieval_top_k)
+        if not best:
+            return []
         near = self.graph.neighbours([candidate.note_id for candidate in best], self.settings.retrieval_hop_depth)
         for candidate in candidates:
             near.pop(candidate.note_id, None)
@@ -181,22 +186,12 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         for candidate, file in found:
             note = file.note
             stale = self.anchors.changed(note.anchors) if self.anchors else ()
-            days = age_in_days(note.updated_at or note.created_at, now)  # of two equally relevant the newer one wins
-            recency = 0.9 if days is None else 0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS)
-            weight = recency * self.usefulness(note.id) * (_STALE if stale else 1.0)
+            weight = _recency(note, now) * self.usefulness(note.id) * (_STALE if stale else 1.0)
             score = candidate.score * confidence_now(note, now, half_life) * weight
             reason = candidate.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
             item = Remembered(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
-            refusals = {
-                "changed outside of ouro: waiting for approval": (file.scope, file.name) in situation.untrusted,
-                "changed since: memory is as it was": (file.scope, file.name) in situation.changed,
-                "in the archive": file.archived,
-                "low confidence: nothing has confirmed it for long": has_decayed(note, now, half_life),
-                f"of the branch {note.branch}": not (is_visible(note, situation.branch) or note.branch in merged),
-            }
-            if refusal := next((reason for reason, holds in refusals.items() if holds), ""):
-                item = replace(item, state="skipped", reason=refusal)
-            weighed.append((note, item))
+            refusal = _refusal(file, situation, merged, is_decayed=has_decayed(note, now, half_life))
+            weighed.append((note, replace(item, state="skipped", reason=refusal) if refusal else item))
         return sorted(weighed, key=lambda pair: -pair[1].score)
 
     def _fit(
@@ -207,8 +202,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         texts: list[str] = []
         for note, weighed_item in weighed:
             is_loaded = weighed_item.state == "loaded"
-            versions = itertools.takewhile(note.id.__ne__, self.graph.chain(note.id) if is_loaded else ())
-            earlier = [file.note for version in versions if (file := self._read_trusted(version, situation))]
+            earlier = self._earlier(note.id, situation) if is_loaded else []
             text = _note_line(note, weighed_item, earlier, self.settings.history_versions)
             item = replace(weighed_item, tokens=estimate(text), chain=len(earlier) + 1)
             if is_loaded and _mark(note.id, note.text) in situation.sent:
@@ -222,6 +216,11 @@ class Recall(msgspec.Struct, eq=False, dict=True):
                 room -= item.tokens
             items.append(item)
         return items, texts
+
+    def _earlier(self, note_id: str, situation: Situation) -> list[Note]:
+        """The versions before this one, oldest first."""
+        before = itertools.takewhile(lambda version: version != note_id, self.graph.chain(note_id))
+        return [file.note for version in before if (file := self._read_trusted(version, situation))]
 
     def _read_trusted(self, note_id: str, situation: Situation) -> NoteFile | None:
         """Read a note if its file is approved: one that was planted is not quoted as an earlier version of another."""
@@ -237,6 +236,28 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
 def _best(candidates: Iterable[_Candidate], count: int) -> list[_Candidate]:
     return sorted(candidates, key=lambda candidate: -candidate.score)[:count]
+
+
+def _refusal(file: NoteFile, situation: Situation, merged: frozenset[str], *, is_decayed: bool) -> str:
+    """Why a note is not sent; empty when it may be."""
+    note = file.note
+    if (file.scope, file.name) in situation.untrusted:
+        return "changed outside of ouro: waiting for approval"
+    if (file.scope, file.name) in situation.changed:
+        return "changed since: memory is as it was"
+    if file.archived:
+        return "in the archive"
+    if is_decayed:
+        return "low confidence: nothing has confirmed it for long"
+    if not is_visible(note, situation.branch) and note.branch not in merged:
+        return f"of the branch {note.branch}"
+    return ""
+
+
+def _recency(note: Note, now: datetime) -> float:
+    """A weight from 0.8 to 1: of two equally relevant notes the newer one comes first."""
+    days = age_in_days(note.updated_at or note.created_at, now)
+    return 0.9 if days is None else float(0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS))
 
 
 def _note_line(note: Note, item: Remembered, earlier: Sequence[Note], versions: int) -> str:
