@@ -24,7 +24,7 @@ from ouro.utils.runtime import get_index_path, get_sessions_dir, get_trust_path,
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
-    from ouro.memory.index import Index, MemoryHit, SearchFilter, Sources
+    from ouro.memory.index import Graph, Index, MemoryHit, SearchFilter, Sources
     from ouro.memory.long_term.store import GitMemoryStore
 
 FILTERS = ("since", "scope", "category", "project", "session")
@@ -150,17 +150,27 @@ def with_badges(
     graph, anchors = Graph(index), cache(lambda project: Anchors(Path(project) if project else root))
     found = []
     for hit in hits:
-        badges = {"not approved": hit.path in untrusted}
+        badges = ["not approved"] if hit.path in untrusted else []
         if hit.kind == "note":
-            chain, others = graph.chain(hit.id) or [hit.id], graph.contradicting(hit.id)
-            stale = anchors(hit.project).changed(graph.anchors_of(hit.path))
-            badges |= {
-                f"no longer so: {chain[-1]} took its place": chain[-1] != hit.id,
-                f"changed {plural(len(chain) - 1, 'time')}": chain[-1] == hit.id and len(chain) > 1,
-                f"contradicted by {', '.join(others)}": bool(others),
-                "in the archive": hit.archived,
-                f"learned on the branch {hit.branch}": bool(hit.branch),
-                f"may be out of date: {', '.join(stale)} changed": bool(stale),
-            }
-        found.append((hit, tuple(badge for badge, is_so in badges.items() if is_so)))
+            badges += _note_badges(graph, hit)
+            if stale := anchors(hit.project).changed(graph.anchors_of(hit.path)):
+                badges.append(f"may be out of date: {', '.join(stale)} changed")
+        found.append((hit, tuple(badges)))
+    return found
+
+
+def _note_badges(graph: Graph, hit: MemoryHit) -> list[str]:
+    chain = graph.chain(hit.id)
+    last = chain[-1] if chain else hit.id
+    found = []
+    if last != hit.id:
+        found.append(f"no longer so: {last} took its place")
+    elif len(chain) > 1:
+        found.append(f"changed {plural(len(chain) - 1, 'time')}")
+    if others := graph.contradicting(hit.id):
+        found.append(f"contradicted by {', '.join(others)}")
+    if hit.archived:
+        found.append("in the archive")
+    if hit.branch:
+        found.append(f"learned on the branch {hit.branch}")
     return found
