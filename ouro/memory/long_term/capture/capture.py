@@ -23,6 +23,7 @@ from ouro.memory.long_term.capture.operations import (
     Operation,
     OperationLimits,
     RefusedOperation,
+    Verb,
     is_answer,
     read_operations,
 )
@@ -202,22 +203,26 @@ class Capture(msgspec.Struct, eq=False):
     def _apply_all(self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured) -> None:
         for operation in operations:
             try:
-                self._apply(operation, excerpt, captured)
+                if operation.verb == "confirm":
+                    self._confirm(operation, excerpt, captured)
+                else:
+                    self._apply(operation, excerpt, captured)
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else str(error)
                 captured.refused.append(RefusedOperation(operation.text or operation.target, reason))
 
+    def _confirm(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
+        moment = excerpt.moment
+        if line := excerpt.lines.get(operation.target):
+            captured.written.append(Written("confirm", line, line.scope, ""))
+        # If something came from outside, only notes that were recalled can be confirmed.
+        elif not self.asks and (not excerpt.sources or operation.target in moment.recalled):
+            trailers = {SESSION: moment.session_id, TURN: str(moment.turn), MESSAGE: str(excerpt.spoken[-1].number)}
+            captured.written.append(self.notes.notebook.confirm(operation.target, "capture", trailers))
+
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        """Write, confirm or propose the note of an operation. Raises NoteError where it is refused."""
-        book, moment, line = self.notes.notebook, excerpt.moment, excerpt.lines.get(operation.target)
-        if operation.verb == "confirm":
-            if line:
-                captured.written.append(Written("confirm", line, line.scope, ""))
-            # If something came from outside, only notes that were recalled can be confirmed.
-            elif not self.asks and (not excerpt.sources or operation.target in moment.recalled):
-                trailers = {SESSION: moment.session_id, TURN: str(moment.turn), MESSAGE: str(excerpt.spoken[-1].number)}
-                captured.written.append(book.confirm(operation.target, "capture", trailers))
-            return
+        """Write or propose the note of an operation. Raises NoteError where it is refused."""
+        book, session_id, line = self.notes.notebook, excerpt.moment.session_id, excerpt.lines.get(operation.target)
         repository = self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
             raise NoteError("it was captured before")
@@ -225,8 +230,9 @@ class Capture(msgspec.Struct, eq=False):
         if operation.verb == "add" and is_carried and not is_lasting(operation.text):
             raise NoteError("what was changed in the same turn tells it")
         words = fold_words(operation.text)
-        if known := next((known for known in excerpt.lines.values() if fold_words(known.text) == words), None):
-            captured.written += [Written("confirm", known, known.scope, "")] if operation.source == "user" else []
+        if same := next((known for known in excerpt.lines.values() if fold_words(known.text) == words), None):
+            if operation.source == "user":
+                captured.written.append(Written("confirm", same, same.scope, ""))
             return
         verb = "add" if line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
@@ -235,19 +241,24 @@ class Capture(msgspec.Struct, eq=False):
         until = _FOREVER
         if line and operation.verb == "contradict":
             note = book.add_times(note)
-            captured.contradictions.append(self.notes.propose_instead(line, note, excerpt.sources, moment.session_id))
+            captured.contradictions.append(self.notes.propose_instead(line, note, excerpt.sources, session_id))
         elif excerpt.sources or self.asks:
             note = book.add_times(note)
-            self.notes.propose(note, excerpt.sources, moment.session_id)
+            self.notes.propose(note, excerpt.sources, session_id)
             captured.proposed.append(note)
         else:
-            until, written = excerpt.spoken[-1].at, None
-            if note.source == "user" and not note.branch:
-                said = message.text if len(message.text) <= _MAX_SAID else note.text
-                corrected = line.text if line and operation.verb == "supersede" else ""
-                written = self.notes.keep_in_core(note, said, message.number, corrected)
-            captured.written.append(written or book.add(note, "capture", {MESSAGE: str(message.number)}, verb))
+            until = excerpt.spoken[-1].at
+            corrected = line.text if line and operation.verb == "supersede" else ""
+            captured.written.append(self._write(note, verb, message, corrected))
         _record_captured(repository, note.text, until)
+
+    def _write(self, note: Note, verb: Verb, message: Spoken, corrected: str) -> Written:
+        """Write what the user said into the core if it belongs there; everything else becomes a note."""
+        if note.source == "user" and not note.branch:
+            said = message.text if len(message.text) <= _MAX_SAID else note.text
+            if written := self.notes.keep_in_core(note, said, message.number, corrected):
+                return written
+        return self.notes.notebook.add(note, "capture", {MESSAGE: str(message.number)}, verb)
 
     def _note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """The note, and the message that shares the most words with it."""

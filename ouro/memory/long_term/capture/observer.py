@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_notes import Contradiction, SessionNotes
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.notes.note import Trigger
+    from ouro.memory.transcript import Transcript
 
 KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
     "keep both", "the new one replaces it", "the old one stays", "the new one is for this project",
@@ -89,14 +90,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     def _is_due(self) -> bool:
         transcript = self.memory.transcript
         turns = turns_since(transcript.entries, transcript.captured)
-        if turns == 0 or turns >= min(max(self.cadence, 1), _MAX_CADENCE):
-            return turns > 0
-        from ouro.memory.long_term.capture.small_model import is_lasting, statements_in
-
-        # Whether the user stated a rule in the last turn (`always`, `from now on`).
-        asked = [entry for entry in transcript.entries if entry.number == transcript.last_prompt and not entry.private]
-        own = (said.text for said in words_in(asked) if said.is_own)
-        return any(is_lasting(sentence) for text in own for sentence in statements_in(text))
+        return turns >= min(max(self.cadence, 1), _MAX_CADENCE) or (turns > 0 and _states_rule(transcript))
 
     def _begin(self, trigger: Trigger) -> None:
         if self.memory.read_only:
@@ -152,8 +146,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             shared = await self.manager.alone(lambda: book.share(merged, "capture")) if merged else []
             events = notes_event("archive", archived, "that nothing has confirmed for long")
             events += notes_event("share", shared, "of a branch that is merged now")
-            for event in () if self.silent else events:
-                self.channel.emit(event)
+            if not self.silent:
+                for event in events:
+                    self.channel.emit(event)
             backlog = find_backlog(self.session_catalog, self.memory.session_id)
             async with self.busy, aclosing(backlog) as sessions:
                 async for session_id, transcript, parts in sessions:
@@ -202,6 +197,15 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         question = Question("This contradicts what is remembered. Which one holds?", choices, details=escaped(details))
         answer = await self.channel.ask(question_id, question)
         return answer.answers[0] if isinstance(answer, Reply) and answer.answers else ""
+
+
+def _states_rule(transcript: Transcript) -> bool:
+    """Whether the user stated a rule in the last turn (`always`, `from now on`)."""
+    from ouro.memory.long_term.capture.small_model import is_lasting, statements_in
+
+    asked = [entry for entry in transcript.entries if entry.number == transcript.last_prompt and not entry.private]
+    own = (said.text for said in words_in(asked) if said.is_own)
+    return any(is_lasting(sentence) for text in own for sentence in statements_in(text))
 
 
 def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:

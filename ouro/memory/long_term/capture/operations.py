@@ -122,13 +122,16 @@ def _objects(answer: str) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             end, broken = at + 1, broken + 1  # a cut or broken object: the objects inside it may be whole
             continue
-        inside = [item for part in value.values() for item in (part if isinstance(part, list) else [part])]
-        found = [
-            {str(key).casefold(): item for key, item in fields.items()}
-            for fields in (value, *inside)
-            if isinstance(fields, dict)
-        ]
-        yield from [found[0]] if _verb(found[0]) else filter(_verb, found[1:])
+        whole = _lower_keys(value)
+        if _verb(whole):
+            yield whole
+            continue
+        inside = (item for part in value.values() for item in (part if isinstance(part, list) else [part]))
+        yield from filter(_verb, (_lower_keys(item) for item in inside if isinstance(item, dict)))
+
+
+def _lower_keys(fields: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key).casefold(): value for key, value in fields.items()}
 
 
 def _verb(fields: Mapping[str, Any]) -> str:
@@ -152,14 +155,8 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
     if len(text) > MAX_NOTE:
         raise _InvalidError(f"the text has {len(text):,} characters (at most {MAX_NOTE})")
     same = next((note for note in limits.shown if text and fold_words(text) == fold_words(note.text)), None)
-    target = same
-    if verb != "add":
-        names = (fields[name] for name in ("target", "id", "note_id", "supersedes") if fields.get(name) is not None)
-        target = _shown_note(named := next(names, ""), limits)
-        if target is None:
-            raise _InvalidError(f"note `{clean(str(named))[:60]}` was not shown")
-    if verb == "confirm" or (target is not None and text and fold_words(text) == fold_words(target.text)):
-        assert target is not None
+    target = same if verb == "add" else _target(fields, limits)
+    if target is not None and (verb == "confirm" or (text and fold_words(text) == fold_words(target.text))):
         return Operation("confirm", target=target.id, scope=target.scope)
     if not text:
         raise _InvalidError("the text is empty")
@@ -183,6 +180,16 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
         # A number that was not shown is ignored: the note is good without it.
         related=tuple(dict.fromkeys(note.id for note in related if note and note is not target))[:_MAX_RELATED],
     )
+
+
+def _target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:
+    """The note that an operation is about. Raises _InvalidError: it was not shown."""
+    named = (fields[name] for name in ("target", "id", "note_id", "supersedes") if fields.get(name) is not None)
+    name = next(named, "")
+    note = _shown_note(name, limits)
+    if note is None:
+        raise _InvalidError(f"note `{clean(str(name))[:60]}` was not shown")
+    return note
 
 
 def _shown_note(name: Any, limits: OperationLimits) -> Note | None:

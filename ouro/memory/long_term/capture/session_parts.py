@@ -232,8 +232,9 @@ async def find_backlog(
     count = 0
     with only_one(get_history_dir() / "capture.lock") as is_mine:
         found = await catalog.here() if is_mine else []
-        recent = [info.id for info in found if info.updated_at >= since and not info.is_copied_by_hand]
-        for session_id in [session_id for session_id in recent if session_id != own][:_MAX_CANDIDATES]:
+        others = [info for info in found if info.id != own and not info.is_copied_by_hand]
+        recent = [info.id for info in others if info.updated_at >= since]
+        for session_id in recent[:_MAX_CANDIDATES]:
             transcript = await _load_uncaptured(catalog.store, session_id)
             parts = split_uncaptured(transcript.entries, transcript.captured) if transcript else ()
             if transcript and (first := tuple(islice(parts, _MAX_PARTS))):
