@@ -127,7 +127,10 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     async def crystallize(
         self, sessions: Sequence[OldSession], done: list[CrystallizedPart]
     ) -> AsyncGenerator[str, None]:
-        """As `merge_notes`, for each part of these sessions; after an interruption the next call continues there."""
+        """Crystallize these sessions part by part into `done`; yields a line for each part, and the summary.
+
+        After an interruption the next call continues there.
+        """
         before = self.usage()
         count = sum(session.parts for session in sessions if not session.skipped)
         with self._locked():

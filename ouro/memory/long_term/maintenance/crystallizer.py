@@ -40,6 +40,7 @@ _MAX_FAILURES = 3
 
 class _Progress(msgspec.Struct, frozen=True):
     upto: int = 0
+    """The number of the last message that was read."""
     at: str = ""
     """When the session was last used, once it is read to its end; empty before."""
     failures: int = 0
@@ -73,16 +74,16 @@ class Crystallizer(msgspec.Struct, eq=False):
 
     def is_due(self) -> bool:
         """Whether the last run in the background was a week ago. Blocks."""
-        return self.repository.load_state(_STATE, _State).last.get(self.memory.project, "") < _stamp(days=MIN_DAYS)
+        return self._state().last.get(self.memory.project, "") < _stamp(days=MIN_DAYS)
 
     def note_done(self) -> None:
-        state = self.repository.load_state(_STATE, _State)
+        state = self._state()
         last = {**state.last, self.memory.project: _stamp()}
         self.repository.save_state(_STATE, replace(state, last=last))
 
     async def pending(self, days: int = MIN_DAYS) -> list[OldSession]:
         """The sessions last used `days` ago that were not read to their end, oldest first, with skipped ones."""
-        before, progress = _stamp(days=days), self.repository.load_state(_STATE, _State).sessions
+        before, progress = _stamp(days=days), self._state().sessions
         found = []
         for info in sorted(await self.session_catalog.here(), key=lambda info: info.updated_at):
             read = progress.get(info.id, _Progress())
@@ -108,7 +109,7 @@ class Crystallizer(msgspec.Struct, eq=False):
             transcript = None if session.skipped else await read_uncut(self.session_catalog.store, info.id)
             if transcript is None:
                 continue
-            parts = _parts(transcript, self.repository.load_state(_STATE, _State).sessions.get(info.id, _Progress()))
+            parts = _parts(transcript, self._state().sessions.get(info.id, _Progress()))
             captures = self.capture.run_parts(transcript, parts, info.id, "crystallization")
             number = 0
             try:
@@ -120,15 +121,18 @@ class Crystallizer(msgspec.Struct, eq=False):
             except TimeoutError as error:
                 raise ModelError(f"The model took longer than {PART_TIMEOUT:.0f} seconds.") from error
             except ModelError:
-                progress = self.repository.load_state(_STATE, _State).sessions.get(info.id, _Progress())
+                progress = self._state().sessions.get(info.id, _Progress())
                 await asyncio.to_thread(self._record, info.id, replace(progress, failures=progress.failures + 1))
                 raise
             await asyncio.to_thread(self._record, info.id, _Progress(transcript.last_number, info.updated_at))
 
     def _record(self, session_id: str, progress: _Progress) -> None:
-        state = self.repository.load_state(_STATE, _State)
+        state = self._state()
         sessions = {**state.sessions, session_id: progress}
         self.repository.save_state(_STATE, replace(state, sessions=sessions))
+
+    def _state(self) -> _State:
+        return self.repository.load_state(_STATE, _State)
 
 
 def for_one_run(sessions: Sequence[OldSession]) -> list[OldSession]:

@@ -112,10 +112,11 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         await asyncio.to_thread(self._note_run)
 
     async def _merge(self, group: tuple[Note, ...]) -> Merge:
-        operation, merged, answer = None, group, "keep"
+        operation, merged, answer = None, group, ""
+        is_small = self.is_small()
         try:
             async with asyncio.timeout(MERGE_TIMEOUT):
-                if self.is_small():
+                if is_small:
                     best, covered = await find_covered(self.ask, group)
                     if len(covered) > 1:
                         merged = tuple(covered)
@@ -127,7 +128,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
             raise ModelError(f"The model took longer than {MERGE_TIMEOUT:.0f} seconds.") from error
         if operation is not None:
             return await self.alone(partial(self._write, merged, operation))
-        if not _KEEP.search(answer):
+        if not (is_small or _KEEP.search(answer)):
             log.info("notes: not merged, the answer cannot be used: %s", clean(answer)[:200])
             return Merge(group, reason="the answer could not be used")
         await asyncio.to_thread(self._note_kept, group)
