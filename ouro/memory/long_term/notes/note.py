@@ -8,6 +8,7 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import Scope
@@ -144,21 +145,30 @@ def parse_note(name: str, text: str) -> ParsedNote:
         return ParsedNote(Note(id=note_id, text=body), (f"its front matter cannot be read: {error}",))
     if not isinstance(data, dict):
         return ParsedNote(Note(id=note_id, text=body), ("its front matter has no fields",))
-    known, problems = _known_fields(), list[str]()
-    values: dict[str, Any] = {"id": ""}
-    for name in filter(known.__contains__, data):
-        seen = _readable(data[name])
-        if seen != data[name]:
+    note, problems = _from_fields(data)
+    if note.id != note_id:
+        problems.append(f"its `id` is {note.id[:60] or 'empty'}: the file name counts")
+    return ParsedNote(replace(note, id=note_id, text=body), tuple(problems))
+
+
+def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
+    """The note of a front matter, and what of it cannot be read."""
+    known = _known_fields()
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, value in data.items():
+        if name not in known:
+            continue
+        seen = _readable(value)
+        if seen != value:
             problems.append(f"`{name}` holds invisible characters: removed")
         try:
             values[name] = msgspec.convert(seen, known[name], strict=False)
         except (msgspec.ValidationError, OverflowError) as error:
             problems.append(f"`{name}` cannot be read: {error}")
-    if values["id"] != note_id:
-        problems.append(f"its `id` is {values['id'][:60] or 'empty'}: the file name counts")
-    values["confidence"] = min(1.0, max(0.0, values.get("confidence", 1.0)))
     extra = {name: value for name, value in data.items() if name not in known}
-    return ParsedNote(Note(**{**values, "id": note_id}, text=body, extra=extra), tuple(problems))
+    values["confidence"] = min(1.0, max(0.0, values.get("confidence", 1.0)))
+    return Note(**{"id": "", **values}, extra=extra), problems
 
 
 def note_text(note: Note) -> str:
