@@ -65,6 +65,7 @@ class RememberResult(msgspec.Struct, frozen=True):
     entry: MemoryEntry
     why: str = ""
     undo: str = ""
+    """The commit to undo; empty when nothing was written, or no commit could be made."""
     replaced: tuple[MemoryEntry, ...] = ()
     """The entries that it corrects; they are no longer in use."""
 

@@ -52,6 +52,7 @@ class Written(msgspec.Struct, frozen=True):
     note: Note
     scope: Scope
     commit: str
+    """The commit; empty if none could be made."""
     before: str = ""
 
 
@@ -178,11 +179,14 @@ class Notebook(msgspec.Struct, eq=False):
     def _read(self, scope: Scope, name: str) -> NoteFile | None:
         if name in self.untrusted(scope):
             return None  # changing it would approve what is in it
-        with suppress(FileRefused):  # the store lists the reason
-            if (text := self.stores[scope].read(name)) is not None:
-                parsed = parse_note(name.rpartition("/")[2], text)
-                return NoteFile(parsed.note, scope, name, parsed.problems)
-        return None
+        try:
+            text = self.stores[scope].read(name)
+        except FileRefused:
+            return None  # the store lists the reason
+        if text is None:
+            return None
+        parsed = parse_note(name.rpartition("/")[2], text)
+        return NoteFile(parsed.note, scope, name, parsed.problems)
 
     def _put_all(
         self, change: Change, files: Sequence[NoteFile], changes_of: Callable[[NoteFile], FileChanges], origin: Origin

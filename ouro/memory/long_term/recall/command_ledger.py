@@ -70,7 +70,9 @@ class CommandRecord(msgspec.Struct, frozen=True):
     codes: Mapping[int, int]
     """How often it ended with each exit code, or `STOPPED`."""
     last: int
+    """The exit code of the last run."""
     seconds: float
+    """The time that the last run took."""
     at: str
     branch: str = ""
 

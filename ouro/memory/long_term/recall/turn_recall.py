@@ -71,6 +71,7 @@ class RecallCounts(msgspec.Struct, frozen=True):
     counts: Mapping[str, int] = {}
     """Note id -> the number of messages with which it was sent."""
     last: Mapping[str, str] = {}
+    """Note id -> the time of the last one."""
     judged: Mapping[str, float] = {}
     """Note id -> the number of turns that were checked for use of the note; a check of an anchored file counts half."""
     used: Mapping[str, float] = {}
