@@ -38,15 +38,15 @@ _HOW_TO_OPEN = "Use it in a `with` block, or call open() first."
 
 
 class AgentOptions(TypedDict, total=False):
-    """Every option; what is left out is as in the settings."""
+    """The options; a missing option is as in the settings."""
 
     model: str | Model
     """A name or a part of it; or an object that streams answers, such as `ScriptedModel`."""
     effort: Effort
     mode: Mode
-    """What runs without asking: `plan`, `ask`, `edit` or `auto`."""
+    """The permission mode (what runs without asking): `plan`, `ask`, `edit` or `auto`."""
     resume: str
-    """A session to continue: an id, the start of one, words of its title, or `latest`."""
+    """A session to continue: an id or its beginning, words of its title, or `latest`."""
     fork: bool
     """Continue `resume` in a copy."""
     save: bool
@@ -55,14 +55,14 @@ class AgentOptions(TypedDict, total=False):
     """Read and write long-term memory; True by default."""
     trust: bool
     """Whether files of the folder that ouro would obey (AGENTS.md, .ouro/config.yaml) are read. Without it, TrustNeeded
-    is raised where they are new."""
+    is raised if they are new."""
     allow: Sequence[str]
     """Rules that run without asking, such as `shell(pytest *)`."""
     deny: Sequence[str]
     max_turns: int
-    """Model calls in one turn."""
+    """Maximum model calls in one turn."""
     max_cost: float
-    """US dollars in the session."""
+    """Maximum US dollars in the session."""
     add_dirs: Sequence[str | Path]
     """Further folders to work in."""
     settings: Mapping[str, Any]
@@ -74,7 +74,7 @@ class AgentOptions(TypedDict, total=False):
     on_question: Callable[[QuestionAsked], str | Sequence[str] | Awaitable[str | Sequence[str] | None] | None]
     """Answers questions of the agent; without it they stay unanswered."""
     on_background: Callable[[Event], None]
-    """Gets what happens outside of turns, such as a change of memory."""
+    """Called with events outside of turns, such as a change of memory."""
 
 
 class AsyncAgent:
@@ -93,11 +93,11 @@ class AsyncAgent:
         self._last_id = ""
         self._background: asyncio.Task[None] | None = None
         self._stream: weakref.ref[AsyncGenerator[Event, None]] | None = None
-        """The events of the last turn; nothing is left of them where a loop over them was left early."""
+        """The events of the last turn; empty if a loop over them was left early."""
 
     @property
     def session(self) -> Session:
-        """The session below, with all that the screens use; it may change between versions.
+        """The underlying session, with everything that the screens use; it may change between versions.
 
         Raises:
             UsageError: it is not open.
@@ -108,7 +108,7 @@ class AsyncAgent:
 
     @property
     def session_id(self) -> str:
-        """Of the session, also once it is closed. Raises UsageError: it was never open."""
+        """The id of the session, also after it is closed. Raises UsageError if it was never open."""
         return self._last_id or self.session.id
 
     async def open(self) -> Self:
@@ -127,7 +127,7 @@ class AsyncAgent:
         return self
 
     async def close(self) -> None:
-        """End what runs, and save the session; a closed agent stays closed."""
+        """End what runs, and save the session; a closed agent cannot be opened again."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -142,7 +142,7 @@ class AsyncAgent:
             UsageError: a turn runs already, the prompt is empty, or an image is none.
         """
         events = self._send(prompt, images, self._stream)
-        if self._stream is None or self._stream() is None:  # else that one may run, and this one will be refused
+        if self._stream is None or self._stream() is None:  # otherwise that one may run, and this one will be refused
             self._stream = weakref.ref(events)
         return events
 
@@ -152,7 +152,7 @@ class AsyncAgent:
         session, pictures = self.session, [await asyncio.to_thread(_image, image) for image in images]
         if not (prompt.strip() or pictures):
             raise UsageError("The prompt is empty.")
-        # asyncio itself ends events that a loop has left, without a notice.
+        # asyncio ends the events of a loop that was left early without a notice.
         while before is not None and before() is None and session.running:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
         async with aclosing(session.send(prompt, pictures)) as events:
@@ -164,11 +164,11 @@ class AsyncAgent:
                     session.answer(event.question_id, await self._reply(event))
 
     async def run(self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None) -> Result:
-        """The result of one turn, whatever its outcome.
+        """The result of one turn, with any outcome.
 
         Args:
-            schema: a type or a JSON schema that the answer has to match; `data` is then its value. The model is asked
-                again at most twice.
+            schema: a type or a JSON schema that the answer must match; `data` is then its value. The model is asked
+            again at most twice.
         """
         wanted = None if schema is None else AnswerSchema.of(schema)
         started = time.monotonic()
@@ -201,11 +201,11 @@ class AsyncAgent:
         return cast("T", result.data)
 
     def steer(self, text: str) -> None:
-        """Send a message to the turn that runs: delivered between two of its tool calls."""
+        """Send a message to the running turn: it is delivered between two of its tool calls."""
         self.session.steer(text)
 
     def interrupt(self) -> bool:
-        """End the turn that runs; returns whether there was one."""
+        """End the running turn; returns whether there was one."""
         return self._session is not None and self._session.interrupt()
 
     def set_mode(self, mode: Mode) -> None:
@@ -265,7 +265,7 @@ class Agent:
 
     @property
     def session(self) -> Session:
-        """As of AsyncAgent; it lives in another thread."""
+        """The session, as AsyncAgent.session; it runs in another thread."""
         return self._agent.session
 
     @property
@@ -315,11 +315,11 @@ class Agent:
         return self._wait_for(self._agent.ask(prompt, answer, images))
 
     def steer(self, text: str) -> None:
-        """As AsyncAgent.steer; from any thread, or from a callback."""
+        """As AsyncAgent.steer; can be called from any thread, or from a callback."""
         self._call_soon(self._agent.steer, text)
 
     def interrupt(self) -> None:
-        """End the turn that runs; from any thread, or from a callback."""
+        """End the running turn; can be called from any thread, or from a callback."""
         self._call_soon(self._agent.interrupt)
 
     def set_mode(self, mode: Mode) -> None:
@@ -352,13 +352,13 @@ class Agent:
             raise UsageError(_CLOSED, _HOW_TO_OPEN)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            while not wait((future,), _WAIT_SECONDS).done:  # a signal that comes just before a wait does not end it
+            while not wait((future,), _WAIT_SECONDS).done:  # a signal just before a wait does not end the wait
                 pass
             return future.result()
         except KeyboardInterrupt:
             while not future.done():
-                self.interrupt()  # again where the turn was only about to begin
-                with suppress(TimeoutError):  # wait for the end of the turn: what it has streamed is saved
+                self.interrupt()  # repeated, because the turn may not have begun yet
+                with suppress(TimeoutError):  # wait for the end of the turn, which saves what was streamed
                     future.exception(timeout=0.5)
             raise
 
@@ -444,7 +444,7 @@ async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
 
 
 async def _call(function: Callable[[Any], Any], event: Event) -> Any:
-    """Call a callback of the program: a coroutine here, a function in a thread, since it may wait for input."""
+    """Call a callback of the program: a coroutine here, a function in a thread, because it may wait for input."""
     answer = await asyncio.to_thread(function, event)
     return await answer if inspect.isawaitable(answer) else answer
 

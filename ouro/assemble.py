@@ -1,4 +1,4 @@
-"""Build a Session from the settings: the only place where concrete objects meet."""
+"""Build a Session from the settings: only this module and its helpers construct and connect the concrete objects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from ouro.session.titles import Titles
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.memory_search import SearchMemory
-from ouro.tools.shell import Shell, ShellJobs, tell_orphans
+from ouro.tools.shell import Shell, ShellJobs, clean_up_orphans
 from ouro.tools.shell_process import Terminals
 from ouro.tools.todo import Plan
 from ouro.utils.git import find_root
@@ -80,7 +80,7 @@ def opener(options: Options) -> Opener:
             choices = (await asyncio.to_thread(Catalog.from_files)).choices
             error.usable = [model.name for model in await asyncio.to_thread(choices) if model.usable]
             raise
-        options = replace(options, trust=False)  # the answer was about the files of that time
+        options = replace(options, trust=False)  # the answer was only about the files at that time
         return session
 
     return open_one
@@ -116,7 +116,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
         await asyncio.to_thread(lambda: builder.requests)  # reads files
         session = builder.build((*ground.notices, *builder.extensions.notices(), *notices))
     except BaseException:
-        await transcript.close()  # else the session would count as open here
+        await transcript.close()  # otherwise the session would count as open here
         raise
     builder.start()
     if session.resumed is not None and request.part != "full":
@@ -175,7 +175,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     session_catalog: SessionCatalog
     transcript: MemoryManager
     info: SessionInfo | None
-    """What was known of a session that is resumed."""
+    """The state of a session that is resumed."""
     mask: safety.SecretMask
     scopes: long_term.MemoryScopes | None
     """None: memory is off."""
@@ -221,7 +221,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     async def _warm(self) -> None:
         if isinstance(model := self.models.current()[0], Warmable):
             await model.warm()
-        await tell_orphans(self.tasks.warn, self.root)  # looks at every process: not while the request is made
+        await clean_up_orphans(self.tasks.warn, self.root)  # it reads every process: not while the request is made
 
     @cached_property
     def models(self) -> ModelSource:
@@ -233,7 +233,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
         def make(name: str, effort: Effort) -> Sequence[Model]:
             models = [catalog.make(model, effort) for model in (name, *catalog.fallbacks(name))]
-            mask.learn(catalog.key_values())  # a key that a command prints is known only now
+            mask.learn(catalog.key_values())  # a key from a key command is known only now
             return models
 
         effort, roles = ground.settings.effort, ground.roles

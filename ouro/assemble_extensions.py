@@ -43,7 +43,7 @@ _numbers = itertools.count(1)
 
 
 def is_trusted(store: TrustStore, cwd: Path, answer: Literal["unknown", "yes", "no"]) -> bool:
-    """Whether the files of the project that ouro would obey are trusted; `answer` is what the user says to it.
+    """Whether the files of the project that ouro would obey are trusted; `answer` is the user's answer.
 
     Raises:
         TrustNeeded: they are not, and the user was not asked.
@@ -71,7 +71,7 @@ def find_hooks(
 
 
 class ExtensionBuilder(msgspec.Struct, dict=True):
-    """Constructs what extension files add: each once, when it is first needed."""
+    """Constructs what extension files add, each object once, when it is first needed."""
 
     ground: Ground
     root: Path
@@ -123,7 +123,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def servers(self) -> mcp.McpServers:
-        """Blocks: reads the files that name them."""
+        """The MCP servers. Blocks: reads the files that name them."""
         options, own = self.ground.options, self.ground.settings.mcp.servers
         plugins = extensions.plugin_tables("mcpServers", self.problems)
         try:
@@ -218,7 +218,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return [f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them.", *notices]
 
     async def _answer(self, server: str, kind: str, about: Line) -> Line:
-        """The answer to what an MCP server asks: of the user, or of the model if the user agrees."""
+        """The answer to a question of an MCP server: from the user, or from the model if the user agrees."""
         try:
             return await (
                 self._sample(server, about) if kind == "sample" else mcp.answer_elicitation(server, about, self._ask)
@@ -231,7 +231,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return answer.answers if isinstance(answer, Reply) else ()
 
     async def _sample(self, server: str, about: Line) -> Line:
-        """Let a server ask the model, if the user agrees to what it asks."""
+        """Let a server ask the model, if the user agrees to the question."""
         asked = "\n\n".join(f"{item['role']}: {item['text']}" for item in about["messages"])
         details = f"{about['system']}\n\n{asked}".strip()
         question = Question(

@@ -29,7 +29,7 @@ from ouro.utils.runtime import get_history_dir, get_recall_log_path, home_secret
 
 
 class MemoryBuilder(msgspec.Struct, frozen=True):
-    """Imports each part where it is built: a session without memory loads none of them."""
+    """Imports each module where its object is built: a session without memory loads none of them."""
 
     ground: Ground
     scopes: long_term.MemoryScopes | None
@@ -220,7 +220,7 @@ def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -
 
 
 def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
-    """What the header of a new session records: the memory version of each scope, and the source of the mark.
+    """The values for the header of a new session: the memory version of each scope, and the source of the mark.
 
     The mark only changes with the core, so that the prompt stays in the provider's cache. Text in memory cannot contain
     it: it cannot be computed without the secret of the home.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CHEAP = "cheap"
 _NOT_FOR_CHILDREN = ("ask_user", "subagent")
-"""A subagent starts no others (E6), and asks nothing: it reports."""
+"""Tools that a subagent does not have: it starts no other subagents (E6), and asks no questions."""
 _ALONE = "You work without a user who could answer you. Only your last message is read."
 
 
@@ -117,7 +117,7 @@ def _choose_models(spec: AgentSpec, session: SessionBuilder) -> Callable[[], Seq
     if spec.model == CHEAP:
         return lambda: models.role("classify")
     name = session.ground.catalog.resolve(spec.model)
-    models.named(name)  # raises now, not in the middle
+    models.named(name)  # an error is raised now, not in the middle of the work
     return lambda: models.named(name)
 
 

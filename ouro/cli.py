@@ -43,7 +43,7 @@ GROUPS = {
     "acp": "work in an editor, as Zed, JetBrains and Neovim do",
     "demo": "watch ouro repair a small program, without a model or a key",
 }
-"""The words behind `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one is run."""
+"""The words after `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one is run."""
 
 PICK = "?"
 """`--resume` without a value; as in `session/opening.py`, which is loaded after the first frame."""
@@ -62,26 +62,26 @@ exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a li
 
 
 def run() -> int:
-    """The program `ouro`: `main`, in a process that is its own."""
-    # What a start loads stays: to look through it again and again for garbage took a tenth of the time to the first
+    """The program `ouro`: `main`, in its own process."""
+    # What a start loads is never freed: repeated garbage collection of it took a tenth of the time to the first
     # request.
     gc.set_threshold(150_000, 20, 20)
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed, as by `>&-`: a file that is opened later would get its number
+        if getattr(sys, name) is None:  # closed, as by `>&-`: a file that is opened later would get this descriptor
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
             stream.reconfigure(errors="replace")
     codes: list[int] = []
-    atexit.register(_end_at_once, codes)  # the first that is registered is called last
+    atexit.register(_end_at_once, codes)  # the handler that is registered first is called last
     codes.append(main())
     return codes[0]
 
 
 def _end_at_once(codes: Sequence[int]) -> None:
-    """End the process once threads and exit handlers have ended: to free every object takes Python half of the exit.
+    """End the process after threads and exit handlers have ended: Python needs half of the exit to free all objects.
 
-    Without an exit code, or where the output cannot be written, Python ends it, and says why.
+    Without an exit code, or if the output cannot be written, Python ends the process and prints the reason.
     """
     with suppress(OSError, ValueError):
         for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -147,13 +147,13 @@ async def completion(_context: ShellContext, shell: str) -> None:
 
 
 def acp(_context: ShellContext, **flags: Any) -> int:
-    """Serve an editor; returns the exit code. Not a coroutine: what it imports takes longer than the loop."""
+    """Serve an editor; returns the exit code. Not a coroutine, because its imports take longer than the loop."""
     import asyncio
 
     from ouro.frontends.acp.transport import import_sdk
     from ouro.utils.runtime import take_stdout
 
-    stdout = take_stdout()  # before anything can print: it carries the protocol
+    stdout = take_stdout()  # done before anything can print: standard output carries the protocol
     import_sdk()
     from ouro.assemble import opener
     from ouro.frontends.acp.server import run_acp
@@ -178,7 +178,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
-    """The flags. Without any argparse is not imported: with it the first picture takes a sixth longer."""
+    """Parse the flags. Without any flag argparse is not imported: with it the first frame takes a sixth longer."""
     flags = SimpleNamespace(**_DEFAULTS)
     if not given:
         return flags
@@ -229,7 +229,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
         parser.add_argument("message", nargs="?", default="", help="a first message")
 
     def non_empty(text: str) -> str:
-        if not text.strip():  # as of a variable that is not set
+        if not text.strip():  # for example from a variable that is not set
             raise argparse.ArgumentTypeError("the value is empty")
         return text
 
@@ -314,7 +314,7 @@ def run_full_screen(
     save_theme: Callable[[str], None] | None = None,
     open_catalog: OpenCatalog | None = None,
 ) -> int:
-    """Draw the first frame before the heavy imports, so that typed keys are collected from here on."""
+    """Draw the first frame before the heavy imports, so that typed keys are collected from now on."""
     from ouro.frontends.tui import first_frame
 
     frame = first_frame.draw(look)
@@ -329,7 +329,7 @@ def run_full_screen(
 
 
 def look_in(folder: Path) -> Look:
-    """How the screen is drawn, by the user's settings."""
+    """The look of the screen from the user's settings."""
     from ouro import __version__
     from ouro.config import load_settings
     from ouro.frontends.tui.look import ANSI, Look, has_few_colors
@@ -387,14 +387,14 @@ def _options(args: SimpleNamespace, *, titles: bool) -> Options:
 
 
 async def _open_catalog(folder: Path) -> SessionCatalog:
-    """As `_catalog`, in a thread. Imports asyncio when it is called: the first frame does not need it."""
+    """As `_catalog`, but in a thread. It imports asyncio when it is called: the first frame does not need it."""
     import asyncio
 
     return await asyncio.to_thread(_catalog, folder)
 
 
 def _catalog(folder: Path) -> SessionCatalog:
-    """The saved sessions; of `folder` first. Blocks."""
+    """The saved sessions, those of `folder` first. Blocks."""
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.memory.yaml_backend import YamlFileMemoryStore
     from ouro.safety import SecretMask, secret_values

@@ -52,7 +52,7 @@ RANGES = {
     "memory.retrieval_hop_depth": (1, 3),
     "memory.retrieval_hypothesis_count": (1, 10),
     "memory.retrieval_top_k": (1, 100),
-    "sessions.keep_days": (1, 99_999),  # a longer time ago is no date
+    "sessions.keep_days": (1, 99_999),  # more days ago is not a valid date
 }
 OPEN_TO_PROJECTS = ONLY_LOWER | {
     "model", "effort", "permissions.mode", "permissions.ask", "permissions.deny", "shell.timeout_seconds",
@@ -70,10 +70,10 @@ NAMES = {
 
 
 def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """The settings in force.
+    """Load the effective settings.
 
     Args:
-        project: the root of a folder that the user trusts; its `.ouro/config.yaml` is read, and can widen nothing.
+        project: the root of a folder that the user trusts; its `.ouro/config.yaml` is read, but cannot permit more.
         flags: settings of the command line, by dotted name (`permissions.mode`); None: not set.
 
     Raises:
@@ -88,7 +88,7 @@ def build_settings(given: Mapping[str, Given]) -> Settings:
 
 
 def explain_settings(places: Places) -> dict[str, Given]:
-    """Every setting by its dotted name, in the order of the class, with the value in force and its source."""
+    """Every setting by its dotted name, in the order of the class, with the effective value and its source."""
     given = {path: Given(value, "default") for path, value in _leaf_values(Settings())}
     for place, found in places.items():
         for path, new in found.items():
@@ -108,7 +108,7 @@ def settings_by_place(project: Path | None = None, flags: Mapping[str, Any] | No
 
 
 def stricter_mode(mode: str, places: Places) -> str:
-    """`mode`, or the one that the settings of the project demand, if that permits less."""
+    """`mode`, or the mode in the settings of the project if that permits less."""
     demanded = places["project"].get("permissions.mode")
     return min(mode, demanded.value if demanded else mode, key=MODES_BY_WIDTH.index)
 
@@ -120,7 +120,7 @@ def project_hooks(project: Path) -> tuple[HookSettings, ...]:
 
 
 def unknown_variables() -> list[str]:
-    """OURO_* variables that nothing reads: misspelt, or of another version."""
+    """OURO_* variables that ouro does not read: they are misspelt, or for another version."""
     known = {"OURO_HOME", *_variables()}
     return sorted(name for name in os.environ if name.startswith("OURO_") and name not in known)
 
@@ -133,8 +133,8 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
         value: a plain word, or several.
 
     Raises:
-        ConfigError: the file is broken, cannot be written, is laid out so that it has to be edited by hand, or a
-            variable sets the same.
+        ConfigError: the file is broken, cannot be written, has a layout that must be edited by hand, or a variable sets
+            the same.
     """
     file = get_config_path()
     name = tilde(file)
@@ -147,7 +147,7 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
         new = with_value(text, path.split("."), line, name)
         if {key: given.value for key, given in _read_leaves(parse_table(new, name), name)} != wanted:
             raise ConfigError(
-                f"{name} is laid out so that it cannot be changed by itself.", f"Say `{path}: {value}` there."
+                f"{name} has a layout that cannot be changed automatically.", f"Say `{path}: {value}` there."
             )
         write_private(file, new)
     except OSError as error:
@@ -158,24 +158,24 @@ def _merge(path: str, old: Given, new: Given) -> Given:
     source = new.source if old.source == "default" else f"{old.source}, {new.source}"
     if path in ADD_UP:
         return Given(tuple(dict.fromkeys((*old.value, *new.value))), source)
-    if path == "mcp.servers":  # what comes later, such as a project, adds servers and replaces none
+    if path == "mcp.servers":  # later places, such as a project, add servers but replace none
         return Given({**new.value, **old.value}, source)
     return new
 
 
 def _narrows(path: str, old: Given, new: Given) -> bool:
-    """Whether a setting of a project restricts; one that would loosen the user's is left out."""
+    """Whether a setting of a project restricts; a setting that would loosen the user's is left out."""
     if path == "permissions.mode":
         return MODES_BY_WIDTH.index(new.value) < MODES_BY_WIDTH.index(old.value)
     if path in ONLY_LOWER:
         return new.value is not None and (old.value is None or new.value < old.value)
-    return path != "hooks"  # `project_hooks` returns them: they may do less than the user's
+    return path != "hooks"  # `project_hooks` returns them, because they may do less than the user's
 
 
 def _from_project(root: Path) -> dict[str, Given]:
     path = root / ".ouro" / "config.yaml"
     if path.resolve() == get_config_path().resolve() or not path.exists():
-        return {}  # in the user's own folder the two files are one
+        return {}  # in the user's own folder both are the same file
     if not path.resolve().is_relative_to(root.resolve()):
         raise ConfigError(
             f"{tilde(path)} leads out of the project: it is not read.", "Put a regular file in its place."
@@ -220,7 +220,7 @@ def _check_value(path: str, value: Any, where: str) -> Any:
         low, high = RANGES[path]
         raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
     for hook in value if path == "hooks" else ():
-        if hook.timeout_seconds <= 0:  # it would fail at each call, and a hook that fails refuses nothing
+        if hook.timeout_seconds <= 0:  # it would fail at each call, and a failed hook refuses nothing
             raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0.")
         if bool(hook.command) == bool(hook.url):
             raise ConfigError(f"{where}: a hook for {hook.event} needs `command` or `url`, and not both.")
@@ -242,11 +242,11 @@ def _from_environment() -> dict[str, Given]:
 
 
 def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, Given]]:
-    """What the command line sets, or a program, which may give anything."""
+    """The settings from the command line, or from a program, which may pass any value."""
     for path, value in flags.items():
         if value in (None, (), []):
             continue
-        import msgspec  # the first picture has no flags, and does without
+        import msgspec  # the first frame has no flags, and does not need the import
 
         if path not in _names():
             raise unknown_key("The options", path, _names())
@@ -285,7 +285,7 @@ def _leaf_values(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 @cache
 def _type_of(path: str) -> Any:
-    """The type of a setting; to evaluate those of all sections takes 1 ms, and few starts set one."""
+    """The type of a setting. Evaluated late: the types of all sections take 1 ms, and few starts need one."""
     kind: Any = Settings
     for name in path.split("."):
         kind = get_type_hints(kind)[name]

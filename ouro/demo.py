@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _GIT_SECONDS = 20
 PACE = 0.035
-"""Seconds between two words: as fast as one reads."""
+"""Seconds between two words, as fast as a user reads."""
 SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(0, 0), thinking=True)
 TASK = "The tests of this project fail. Find out why, and fix it."
 
@@ -156,7 +156,7 @@ def _scratch() -> Iterator[Path]:
         make_project(top / "shop")
         yield top / "shop"
     finally:
-        for number in (signal.SIGHUP, signal.SIGTERM):  # a terminal that closes sends more than one
+        for number in (signal.SIGHUP, signal.SIGTERM):  # a closing terminal sends more than one signal
             signal.signal(number, signal.SIG_IGN)
         if home_before is None:
             del os.environ["OURO_HOME"]
@@ -187,7 +187,7 @@ def _headless(project: Path, *, as_json: bool) -> int:
 
 
 def make_project(folder: Path) -> None:
-    """Write the program with its fault; a git repository with one commit, where there is git."""
+    """Write the program with its fault; in a git repository with one commit, if git is installed."""
     for name, text in FILES.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,14 +23,14 @@ class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """One file before and after; None stands for no file."""
+    """One file before and after; None: there is no file."""
 
     path: str
     before: str | None
     after: str | None
     moved_to: str = ""
     first_line: int = 1
-    """The line of the file that `before` and `after` begin with: of a long file only a part is kept."""
+    """The line of the file at which `before` and `after` begin: only a part of a long file is kept."""
 
 
 class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
@@ -55,7 +55,7 @@ class CommandOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="command"
     command: str
     output: str = ""
     exit_code: int | None = None
-    """None while it runs, and where a signal or the time limit ended it."""
+    """The exit code; None while it runs, and if a signal or the time limit ended it."""
 
 
 class Picture(msgspec.Struct, frozen=True, tag_field="kind", tag="picture"):
@@ -96,7 +96,7 @@ class Question(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     """Offered answers; the user may always write another."""
     several: bool = False
-    """More than one choice may be taken."""
+    """Whether more than one choice may be selected."""
     details: str = ""
 
 
@@ -107,7 +107,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def _unified(change: FileChange, source: str, target: str) -> Iterator[str]:
-    """The lines of a unified diff of one file, with these names; none where nothing changed."""
+    """The lines of a unified diff of one file, with these names; none if nothing changed."""
     old, new = ((text or "").splitlines(keepends=True) for text in (change.before, change.after))
     names = [f"--- {source}", f"+++ {target}"]
     for (at, end, new_at, new_end), group in line_hunks(old, new, _CONTEXT):
@@ -125,6 +125,6 @@ def _unified(change: FileChange, source: str, target: str) -> Iterator[str]:
 
 
 def _range(start: int, end: int, first_line: int) -> str:
-    """As `diff -u` writes it: the first line, and how many there are if not one."""
+    """A range in the notation of `diff -u`: the first line, and the number of lines if it is not one."""
     count = end - start
     return f"{start + first_line - (not count)}" + (f",{count}" if count != 1 else "")

@@ -28,7 +28,7 @@ class OuroError(Exception):
         return self.text()
 
     def text(self, prefix: str = "/") -> str:
-        """The message and, on a line of its own, the hint with the commands; a command begins with `prefix`."""
+        """The message and, on a separate line, the hint with the commands; a command begins with `prefix`."""
         commands = " or ".join(f"`{prefix}{command}`" for command in self.commands)
         hint = " ".join(filter(None, (self.hint, f"See {commands}." if commands else "")))
         return f"{self.message}\n{hint}" if hint else self.message
@@ -86,7 +86,7 @@ class PromptRefused(OuroError):
 
 
 class ToolError(OuroError):
-    """A tool could not do what it was asked. The message is for the model to act on."""
+    """A tool could not do its task. The message is for the model, which can react to it."""
 
 
 class SessionError(OuroError):
@@ -156,7 +156,7 @@ class AuthenticationFailed(ModelError):
 
 
 class RequestRefused(ModelError):
-    """The provider will never accept this request; asking again is of no use."""
+    """The provider will never accept this request; a retry does not help."""
 
 
 class ContextTooLong(ModelError):
@@ -164,7 +164,7 @@ class ContextTooLong(ModelError):
 
 
 class TransientModelError(ModelError):
-    """A failure that may pass: asking again can help."""
+    """A temporary failure: a retry can help."""
 
     def __init__(self, message: str, hint: str = "", retry_after: float | None = None) -> None:
         super().__init__(message, hint)
@@ -189,5 +189,5 @@ class EmptyAnswer(TransientModelError):
 
 
 def reason_of(error: Exception) -> str:
-    """Why something failed: what ouro says of it, else what the operating system says."""
+    """Why something failed: ouro's message, otherwise the message of the operating system."""
     return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)

@@ -52,7 +52,7 @@ class Replied(EventStruct, frozen=True):
 
 
 class ToolStarted(EventStruct, frozen=True):
-    """A tool call begins; `title` describes it in a few words (`read api.py`). One that a hook changes begins again."""
+    """A tool call begins; `title` describes it in a few words (`read api.py`). If a hook changes it, it is repeated."""
 
     call: ToolCall
     title: str
@@ -80,15 +80,15 @@ class PermissionAsked(EventStruct, frozen=True):
     display: Display
     """The whole command or the diff, as it would be carried out."""
     reason: str
-    """Why it is asked."""
+    """The reason for the question."""
     rule: str
-    """The rule that "session" and "always" add, such as `shell(git push *)`; empty where there is none."""
+    """The rule that "session" and "always" add, such as `shell(git push *)`; empty if there is none."""
     of_turn: bool = True
-    """Else a subagent in the background asks, and the question stays open when a turn ends."""
+    """If false, a background subagent asks, and the question stays open when a turn ends."""
 
     @property
     def choices(self) -> tuple[PermitChoice, ...]:
-        """What the user may answer, in the order in which it is offered."""
+        """The possible answers, in the order in which they are offered."""
         return ("yes", "always", "no", "session") if self.rule else ("yes", "no")
 
 
@@ -98,7 +98,7 @@ class QuestionAsked(EventStruct, frozen=True):
     question_id: str
     question: Question
     of_turn: bool = True
-    """Else it belongs to no turn, and stays open when a turn ends."""
+    """If false, it does not belong to a turn, and stays open when a turn ends."""
 
 
 class QuestionClosed(EventStruct, frozen=True):
@@ -124,12 +124,12 @@ class SubagentProgress(EventStruct, frozen=True):
     id: str
     """`explore-1`."""
     task: str
-    """In a few words."""
+    """The task in a few words."""
     state: SubagentState
     activity: str
-    """What it does now; at the end, why it was not done."""
+    """What it does now; at the end, why its task was not done."""
     calls: int
-    """Its tool calls so far."""
+    """The number of its tool calls so far."""
     usage: Usage
     background: bool = False
 
@@ -167,7 +167,7 @@ class Compacting(EventStruct, frozen=True):
     """A summary is being written; emitted again as it grows. Compacted or Notice ends it."""
 
     written: int = 0
-    """Characters so far."""
+    """The number of characters so far."""
     part: int = 1
     """The part that is summarized now: a text longer than the model's window is summarized in parts."""
     parts: int = 1
@@ -177,16 +177,16 @@ class Compacted(EventStruct, frozen=True):
     """What is sent to the model was made smaller; the receipt. The session keeps every message."""
 
     before: int
-    """Tokens that the next request would have carried, and now carries."""
+    """Tokens of the next request before and after the compaction."""
     after: int
     covered: int
     """Messages that the summary replaces."""
     kept: int
-    """Of these, the ones that are sent word for word all the same."""
+    """The number of these messages that are still sent word for word."""
     dropped: int
     """Tool outputs that are left out of what is sent."""
     summary: str
-    """Empty where no model could summarise and outputs were dropped instead."""
+    """The summary; empty if no model could summarize and outputs were dropped instead."""
     usage: Usage | None = None
 
 
@@ -236,7 +236,7 @@ class CoreChanged(EventStruct, frozen=True):
     origin: Literal["agent", "person", "outside", "sync", "consolidation", "import", "undo"]
     """`outside`: an editor, another session, a pull."""
     summary: str
-    """In one line: `preferences.md: + Answer in German`."""
+    """The change in one line: `preferences.md: + Answer in German`."""
     display: Display
     """The diff."""
     undo: str = ""
@@ -286,7 +286,7 @@ Event = (
 
 
 PermitChoice = Literal["yes", "always", "no", "session"]
-"""Once, by the offered rule saved for the folder, not at all, or by that rule until the process ends."""
+"""`yes`: once; `always`: saves the offered rule for the folder; `session`: that rule holds until the process ends."""
 
 
 class Permit(msgspec.Struct, frozen=True):
@@ -294,7 +294,7 @@ class Permit(msgspec.Struct, frozen=True):
 
     choice: PermitChoice
     comment: str = ""
-    """Sent to the model with the answer: the reason, or what to watch for."""
+    """A comment that is sent to the model with the answer: the reason, or what to pay attention to."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -305,4 +305,4 @@ class Reply(msgspec.Struct, frozen=True):
 
 UserAnswer = Permit | Reply
 Emit = Callable[[Event], None]
-"""Takes what happens in a turn, as it happens."""
+"""Receives the events of a turn at the time when they happen."""

@@ -54,7 +54,7 @@ NOT_READ = (
     ".windsurfrules", ".github/copilot-instructions.md", ".github/prompts", ".gemini/commands", ".opencode",
     "opencode.json", "CLAUDE.local.md",
 )  # fmt: skip
-"""Files of other agents that have no counterpart here, or another format."""
+"""Files of other agents that have no equivalent here, or have another format."""
 _SAME = "docs/extensions.md says where ouro has the same."
 _NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
 
@@ -87,7 +87,7 @@ async def unsaved_session() -> AsyncIterator[Session]:
 
 
 async def config(context: ActionContext) -> Answer:
-    """The settings that a session in this folder has."""
+    """Show the settings of a session in this folder."""
     root, is_trusted, notices = _trust_of(context.cwd)
     if session := context.session:
         is_trusted = session.workbench.project is not None
@@ -106,7 +106,7 @@ async def config(context: ActionContext) -> Answer:
 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
-        return str(value).lower()  # as it is written in YAML
+        return str(value).lower()  # in the notation of YAML
     if isinstance(value, Mapping):
         value = [f"{name}: {', '.join(keys)}" for name, keys in value.items()]
     if isinstance(value, list | tuple):
@@ -145,7 +145,7 @@ async def doctor(context: ActionContext) -> Answer:
     value: list[dict[str, str]] = []
     folders = await asyncio.to_thread(_run, _folders, context.cwd)  # before other checks make them private
     others = [check for check in CHECKS if check is not _folders]
-    # Side by side: some wait for other programs.
+    # In parallel, because some wait for other programs.
     results = await asyncio.gather(*(asyncio.to_thread(_run, check, context.cwd) for check in others))
     found = {_folders: folders, **dict(zip(others, results, strict=True))}
     for check in CHECKS:
@@ -266,7 +266,7 @@ def _models(folder: Path) -> Iterator[Finding]:
     for provider, server in catalog.servers().items():
         yield "good", f"{provider.title} answers at {server.url}: {len(server.models)} to choose"
     name = catalog.resolve(_settings_of(folder).model or catalog.default())
-    catalog.fallbacks(name)  # a wrong one keeps sessions from opening
+    catalog.fallbacks(name)  # with a wrong variable sessions cannot be opened
     if reason := catalog.unusable(name):
         yield "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`"
     else:
@@ -337,7 +337,7 @@ def _extensions(folder: Path) -> Iterator[Finding]:
     for problem in dict.fromkeys(problems):
         yield "note", problem
     for path in (*(root / name for name in CLAUDE_SETTINGS), own := Path.home() / CLAUDE_SETTINGS[0]):
-        with suppress(ConfigError):  # of the project's it is reported above
+        with suppress(ConfigError):  # untrusted files of the project are reported above
             keys = read_json(path).keys()
             if "hooks" in keys and path == own and not settings.claude_hooks:
                 remedy = "`claude_hooks: true` of your config.yaml runs them."
@@ -356,7 +356,7 @@ def _sessions(_folder: Path) -> Iterator[Finding]:
     folder = get_sessions_dir()
     store = YamlFileMemoryStore(folder)
     if obstacle := store.obstacle():
-        remedy = "Set OURO_HOME to a folder of yours, or start with --ephemeral."
+        remedy = "Set OURO_HOME to your own folder, or start with --ephemeral."
         yield "bad", f"nothing can be saved: {obstacle}.", remedy
         return
     sessions = asyncio.run(store.list_sessions())

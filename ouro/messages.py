@@ -17,7 +17,7 @@ SHELL_NOTE = "I ran this in a shell:\n\n$ "
 PIPED = "On standard input:\n\n"
 """The beginning of a message of which a part was piped in: that part is not the user's text."""
 ATTACHED = "Attached files:\n\n"
-"""The same for a message with files that an editor has embedded."""
+"""The beginning of a message with files that an editor has embedded: they are not the user's text."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     signature: str = ""
     redacted: bool = False
-    """The provider hid the words: `signature` holds its opaque data, `text` is empty."""
+    """Whether the provider hid the text: `signature` holds its opaque data, `text` is empty."""
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Image(msgspec.Struct, frozen=True):
     name: str = ""
 
     def __repr__(self) -> str:
-        """Without the bytes, which would fill a log."""
+        """Does not show the bytes, which would fill a log."""
         return f"Image({self.media_type!r}, {len(self.data)} bytes, {self.name!r})"
 
 
@@ -54,7 +54,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     name: str
     arguments: Mapping[str, Any]
     malformed: str = ""
-    """What the model sent instead of arguments, where it was not a JSON object; such a call is never run."""
+    """What the model sent as arguments, if it was not a JSON object; such a call is never run."""
 
 
 class ToolReply(msgspec.Struct, frozen=True):
@@ -75,12 +75,12 @@ class Usage(msgspec.Struct, frozen=True):
     """Tokens and cost (US dollars) of one or more model calls."""
 
     input: int = 0
-    """All tokens that were read, those from the cache among them."""
+    """All tokens that were read, including those from the cache."""
     cached: int = 0
     cache_written: int = 0
     output: int = 0
     cost: float | None = None
-    """None where the model's price is not known: never shown as free."""
+    """The cost; None if the model's price is not known: it is never shown as free."""
 
     def __add__(self, other: Usage) -> Usage:
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
@@ -112,7 +112,7 @@ class Message(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     model: str = ""
     cut: bool = False
-    """The model was stopped or cut off in the middle: kept for the user, without its tool calls."""
+    """Whether the answer was stopped or cut in the middle: it is kept for the user, without its tool calls."""
     incomplete: Incomplete = ""
     """Why the provider ended the answer early: it reached max_output, or a filter stopped it."""
 
@@ -133,10 +133,10 @@ T = TypeVar("T")
 
 
 class PerMessage(Generic[T]):
-    """What `make` returns for each of the messages; it is called for those only that were not in the last request.
+    """The results of `make` for messages; `make` is called only for messages that were not in the last request.
 
-    Messages do not change, and a request begins with those of the one before: after 500 messages this took 10 ms
-    each time.
+    Messages do not change, and a request begins with the messages of the previous one: without this, 500 messages took
+    10 ms each time.
     """
 
     def __init__(self, make: Callable[[Message], T]) -> None:
@@ -147,7 +147,7 @@ class PerMessage(Generic[T]):
     def __call__(self, messages: Iterable[Message]) -> list[T]:
         now = list(messages)
         same = next(compress(count(), map(is_not, self._last, now)), min(len(self._last), len(now)))
-        # They are kept with their messages: no other message gets the id of one meanwhile.
+        # The results are kept with their messages, so that no new message can get the id of an old one.
         known = {id(message): made for message, made in zip(self._last[same:], self._made[same:], strict=True)}
         made = self._made[:same]
         made += [known[id(message)] if id(message) in known else self._make(message) for message in now[same:]]

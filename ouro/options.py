@@ -1,4 +1,4 @@
-"""What the command line, or a program, sets for every session that it opens."""
+"""The options that the command line or a program sets for every session that it opens."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the command line sets for every session of this process."""
+    """The options of the command line for every session of this process."""
 
     cwd: Path
     model: str = ""
     mode: Mode | None = None
     allow: tuple[str, ...] = ()
     settings: Mapping[str, Any] = {}
-    """Further settings that the command line has the last word on, by dotted name."""
+    """Further settings by dotted name; they override all other places."""
     add_dirs: tuple[Path, ...] = ()
     ephemeral: bool = False
     titles: bool = False
-    """A model finds titles, if the settings allow it: for front ends with a user."""
+    """Whether a model finds titles, if the settings allow it; for front ends with a user."""
     captures: bool = False
-    """Notes are captured in the background, if the settings allow it: for front ends with a user."""
+    """Whether notes are captured in the background, if the settings allow it; for front ends with a user."""
     trust: bool = False
     memory: bool = True
-    """Long-term memory is read and written, if the settings allow it."""
+    """Whether long-term memory is read and written, if the settings allow it."""
     ready_model: Model | None = None
-    """In place of the models of the catalog: the recorded one of `ouro demo`."""
+    """A model to use instead of those of the catalog: the recorded one of `ouro demo`."""
     tools: tuple[AnyTool, ...] = ()
     """Further tools, of the program that opens the sessions."""
     editor: EditorBuffers | None = None
-    """Files with changes that are not saved yet."""
+    """The unsaved files of an editor."""
     terminals: Terminals | None = None
-    """Of an editor, for the commands of the agent."""
+    """The terminals of an editor, for the commands of the agent."""
     mcp_servers: Mapping[str, McpServerSettings] = {}
-    """MCP servers that an editor hands over, by name; those of the settings go first."""
+    """MCP servers from an editor, by name; servers in the settings win."""
 
     def flags(self) -> dict[str, Any]:
         """Settings of the command line by name; they go before those of all files."""
@@ -56,7 +56,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Ground(msgspec.Struct):
-    """What a session is built from, once ouro knows whether the folder is trusted."""
+    """The inputs from which a session is built, after ouro knows whether the folder is trusted."""
 
     options: Options
     places: Places

@@ -36,12 +36,12 @@ class ListedRule(msgspec.Struct, frozen=True):
     source: str
     """`user`, `project`, `environment`, `saved` (by "always" or a command) or `session`."""
     allowed: str = ""
-    """What it has allowed last."""
+    """The last action that it has allowed."""
     at: str = ""
 
 
 def find_rules(session: Session) -> tuple[ListedRule, ...]:
-    """The rules in force, strongest first. Raises ConfigError."""
+    """The effective rules, strongest first. Raises ConfigError."""
     saved, settings = session.permissions.saved, settings_by_place(session.workbench.project)
     uses = saved.uses() if saved is not None else {}
     found = []
@@ -78,7 +78,7 @@ async def list_rules(context: ActionContext) -> Answer:
 
 
 async def _add(kind: Kind, context: ActionContext, rule: str) -> Answer:
-    demand_tools(map(str, parse_rules(rule)))  # a rule for `Bash` would do nothing
+    demand_tools(map(str, parse_rules(rule)))  # a rule for `Bash` would have no effect
     async with context.open_session() as session:
         session.permissions.remember(rule, kind)
         return Answer(msgspec.to_builtins(find_rules(session)), [line(f"Saved for this folder: {kind} {rule}")])

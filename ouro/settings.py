@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def section(kind: type[T]) -> type[T]:
-    """A frozen dataclass without generated code: to compile it took 0.5 ms per class, before the first picture."""
-    kind.__doc__ = kind.__doc__ or kind.__name__  # else it is made of the signature, which takes 0.1 ms
+    """A frozen dataclass without generated code, which took 0.5 ms per class to compile, before the first frame."""
+    kind.__doc__ = kind.__doc__ or kind.__name__  # otherwise it is made from the signature, which takes 0.1 ms
     kind.__init__, kind.__setattr__ = _init, _refuse  # type: ignore[method-assign]
     kind.__eq__, kind.__hash__, kind.__repr__ = _equals, _hash, _repr  # type: ignore[method-assign]
     return dataclass(init=False, repr=False, eq=False)(kind)
@@ -54,7 +54,7 @@ MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 @section
 class PermissionSettings:
     mode: Literal["ask", "edit", "plan", "auto"] = "ask"
-    """The mode of a new session. A project can only narrow it."""
+    """The mode of a new session. A project can only make it narrower."""
     allow: tuple[str, ...] = ()
     """Rules that run without a question, such as `shell(git status *)`. Rules of all places add up."""
     ask: tuple[str, ...] = ()
@@ -65,16 +65,16 @@ class PermissionSettings:
 
 @section
 class LimitSettings:
-    """When a turn stops by itself; unset sets no limit. A project can only lower them."""
+    """When a turn stops automatically; unset: no limit. A project can only lower them."""
 
     max_turns: int | None = None
-    """Model calls in one turn."""
+    """Maximum model calls in one turn."""
     max_cost: float | None = None
-    """US dollars in one session."""
+    """Maximum US dollars in one session."""
     max_cost_day: float | None = None
-    """US dollars in all sessions of a day."""
+    """Maximum US dollars in all sessions of a day."""
     max_cost_month: float | None = None
-    """US dollars in all sessions of a month."""
+    """Maximum US dollars in all sessions of a month."""
 
 
 @section
@@ -86,35 +86,35 @@ class ShellSettings:
 @section
 class SandboxSettings:
     enabled: bool = True
-    """Confine commands that run unasked, by the strongest means that works on this machine."""
+    """Confine commands that run without asking, with the strongest sandbox that works on this machine."""
     network: bool = False
     """Whether they reach the network."""
     hosts: tuple[str, ...] = ()
-    """Hosts that they reach by HTTP and HTTPS, such as `pypi.org`; needs bubblewrap."""
+    """Hosts that they can reach by HTTP and HTTPS, such as `pypi.org`; needs bubblewrap."""
     writable: tuple[str, ...] = ()
     """Folders outside the workspace that they may change in `edit` and `auto`, such as `~/.cache/uv`."""
     project_hooks: bool = True
-    """Confine hooks of projects and plugins as commands in `edit`; those of the user run outside."""
+    """Confine hooks of projects and plugins like commands in `edit`; the user's hooks run outside of the sandbox."""
     max_memory_mb: int = 0
     """Megabytes of memory that each of their processes may have; 0: three quarters of the machine's."""
     max_processes: int = 4_096
-    """Processes and threads of a command."""
+    """Maximum processes and threads of a command."""
     max_open_files: int = 16_384
-    """Open files of a process."""
+    """Maximum open files of a process."""
 
 
 @section
 class SubagentSettings:
-    """When a subagent stops by itself. The limits of the session hold for it, too."""
+    """When a subagent stops automatically. The limits of the session hold for it too."""
 
     max_turns: int = 60
-    """Model calls."""
+    """Maximum model calls."""
     max_seconds: int = 1_800
-    """Without the time that a question to the user waits."""
+    """Maximum seconds, without the time for which a question waits for the user."""
     max_cost: float | None = None
-    """US dollars; unset: only the limits of the session."""
+    """Maximum US dollars; unset: only the limits of the session."""
     max_running: int = 8
-    """Subagents at work at one time."""
+    """Maximum subagents that work at the same time."""
 
 
 HookEvent = Literal[
@@ -150,16 +150,16 @@ class CheckpointSettings:
     enabled: bool = True
     keep_days: int = 14
     max_mb: int = 2_000
-    """Of all workspaces together; the oldest go first."""
+    """Maximum MB for all workspaces together; the oldest checkpoints are deleted first."""
 
 
 @section
 class TuiSettings:
     theme: Literal["auto", "dark", "light", "high-contrast", "ansi"] = "auto"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Keys by the name of their action, where they differ from the default."""
+    """Name of an action -> its keys, if they differ from the default."""
     status: tuple[StatusItem, ...] = STATUS_ITEMS
-    """What the status line tells, in this order."""
+    """The items of the status line, in this order."""
     notify_seconds: int = 15
     """A bell when a turn longer than this ends or a question waits; 0: never."""
 
@@ -175,9 +175,9 @@ class SessionSettings:
     remote: str = ""
     """A git remote for `ouro sessions sync`; empty: the last one, else that of memory."""
     encrypt: bool = False
-    """Encrypt what a new remote is sent, with the key in `sessions.key`."""
+    """Encrypt what is sent to a new remote, with the key in `sessions.key`."""
     keep_days: int | None = None
-    """Unset: for good. `ouro sessions clean` moves older ones to the trash; nothing does so by itself."""
+    """Days that sessions are kept; unset: permanently. Only `ouro sessions clean` moves older ones to the trash."""
 
 
 @section
@@ -188,11 +188,11 @@ class CompactionSettings:
     at: float = 0.8
     """The share of the model's window."""
     reserve: int = 16_000
-    """Tokens of the window that stay free for the answer, whatever `at` says; never more than a quarter of it."""
+    """Tokens of the window that always stay free for the answer; never more than a quarter of the window."""
     keep: int = 20_000
     """Tokens of user messages that stay verbatim; never more than a quarter of the window."""
     review: bool = True
-    """`/compact` shows its summary before it counts, to use, edit or discard it."""
+    """`/compact` shows its summary before it is used, so that the user can use, edit or discard it."""
 
 
 @section
@@ -208,31 +208,31 @@ class MemorySettings:
     write: Literal["tell", "ask", "silent"] = "tell"
     """What the user sees of each write: an event with undo, a question first, or nothing."""
     consolidation_threshold: int = 5_000
-    """Tokens of core memory above which it is merged and compressed."""
+    """If core memory has more tokens, it is merged and compressed."""
     capture: bool = True
     """Make notes of what is said, in the background."""
     commands: bool = True
-    """Record which commands of the agent passed or failed in a project, and tell it those that bear on a message."""
+    """Record which commands of the agent passed or failed in a project, and send it those relevant to a message."""
     cadence_turns: int = 5
     """Turns between two captures: 1 to 10."""
     classifier_model: str = ""
-    """Decides what is worth a note; empty: `classify` of models.yaml, else the model that compacts."""
+    """The model that decides what becomes a note; empty: `classify` of models.yaml, else the model that compacts."""
     retrieval: Literal["auto", "local", "hyde", "off"] = "auto"
     retrieval_model: str = ""
-    """For `hyde`; empty: `retrieve` of models.yaml."""
+    """The model for `hyde`; empty: `retrieve` of models.yaml."""
     embedding_model: str = ""
-    """Empty: `embed` of models.yaml, else the one on this machine (requirements/vectors.txt)."""
+    """The embedding model; empty: `embed` of models.yaml, else the local one (requirements/vectors.txt)."""
     retrieval_top_k: int = 10
     retrieval_hop_depth: int = 1
     """Steps along the edges between notes: 1 to 3."""
     retrieval_hypothesis_count: int = 5
-    """For `hyde`: 1 to 10."""
+    """The number of hypotheses for `hyde`: 1 to 10."""
     injection_token_budget: int = 1_500
-    """Tokens of notes that go with one message."""
+    """Tokens of notes that are sent with one message."""
     history_versions: int = 2
-    """How many earlier versions of a note go with it; 0: all."""
+    """How many earlier versions of a note are sent with it; 0: all."""
     half_life_days: int = 30
-    """After so long without confirmation the confidence in a note that was only concluded has halved."""
+    """After so many days without confirmation the confidence in an inferred note is halved."""
     categories: Mapping[str, tuple[Literal["user", "repo"], ...]] = field(default_factory=dict)
     """Further categories of notes, each with its usual scope: `api-quirks: [repo]`."""
     core: tuple[str, ...] = ()
@@ -257,24 +257,24 @@ class McpServerSettings:
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the program, besides PATH, HOME and the like; `${NAME}` is a variable of ouro."""
+    """Variables of the program, in addition to PATH, HOME and similar ones; `${NAME}` is a variable of ouro."""
     cwd: str = ""
-    """Empty: the folder of the session."""
+    """The folder of the program; empty: the folder of the session."""
     url: str = ""
     transport: Literal["http", "sse"] = "http"
-    """Of `url`; `sse` for servers of 2024."""
+    """The transport of `url`; `sse` for servers of 2024."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """`${NAME}` is a variable of ouro."""
+    """Headers of each request; `${NAME}` is a variable of ouro."""
     client_id: str = ""
-    """For OAuth servers where clients do not register themselves."""
+    """The client id for OAuth servers at which clients cannot register themselves."""
     client_secret: str = ""
     enabled: bool = True
     sandbox: bool = False
-    """Run the program in the sandbox, as commands in `edit`."""
+    """Run the program in the sandbox, like commands in `edit`."""
     timeout_seconds: int = 120
-    """To start, and between two signs of life in a call."""
+    """Seconds to start, and between two messages during a call."""
     tools: tuple[str, ...] = ()
-    """The tools to use, such as `get_*`; none: all."""
+    """The tools to use, such as `get_*`; empty: all."""
     without: tuple[str, ...] = ()
     """Tools not to use."""
 
@@ -283,7 +283,7 @@ class McpServerSettings:
 class McpSettings:
     servers: Mapping[str, McpServerSettings] = field(default_factory=dict)
     tool_budget_tokens: int = 3_000
-    """Tokens of tool descriptions in each request; the tools of servers beyond are found with `tool_search`."""
+    """Tokens of tool descriptions in each request; the tools of further servers are found with `tool_search`."""
     remember: tuple[str, ...] = ()
     """Clients of `ouro mcp serve` whose memories need no approval, such as `claude-code`."""
 
@@ -293,13 +293,13 @@ class Settings:
     model: str = ""
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
     effort: Literal["off", "low", "medium", "high"] = "medium"
-    """How long a model that can think is asked to think."""
+    """The effort of a model that can think."""
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     shell: ShellSettings = field(default_factory=ShellSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     hooks: tuple[HookSettings, ...] = ()
-    """Those of a project run only where it is trusted, and permit nothing."""
+    """Hooks; those of a project run only if it is trusted, and cannot permit anything."""
     claude_hooks: bool = False
     """Also run the hooks of `~/.claude/settings.json`."""
     subagents: SubagentSettings = field(default_factory=SubagentSettings)

@@ -82,7 +82,7 @@ def test_a_group_alone_lists_its_actions_on_one_page(capsys):
     assert main(["memory"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "usage: ouro memory ACTION ..."
-    assert "  forget       Stop using what fits, after a preview" in lines
+    assert "  forget       Stop using the matching entries, after a preview" in lines
     assert len(lines) == len(dict.fromkeys(lines)) + lines.count("") - 1 <= 50, "nothing is there twice"
 
 

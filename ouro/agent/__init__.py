@@ -1,1 +1,1 @@
-"""Ask the model, run its tools, again, until it answers."""
+"""The agent: ask the model, run its tools, and repeat until it answers."""

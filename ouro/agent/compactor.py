@@ -1,4 +1,4 @@
-"""Compactor: makes the request smaller, before the window is full, when it is full, and on `/compact`; its probe."""
+"""Compactor: makes the request smaller, before the window is full, when it is full, and on `/compact`; the probe."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ MIN_GAIN = 0.9
 GROWTH_BEFORE_RETRY = 1.1
 """The request must grow by this factor before the next automatic attempt."""
 LONG_MESSAGE = 0.25
-"""A message counts as long above this share of the limit."""
+"""A message counts as long if it takes more than this share of the limit."""
 DROP_TARGET = 0.8
-"""The share of the limit that dropping outputs aims at."""
+"""Outputs are dropped until the request has this share of the limit."""
 Review = Callable[[str], Awaitable[str]]
-"""Takes a summary and returns the one to use; empty: nothing is compacted."""
+"""Called with a summary, returns the summary to use; empty: nothing is compacted."""
 
 
 async def _accept(summary: str) -> str:
@@ -76,11 +76,11 @@ class Compactor(msgspec.Struct, eq=False):
     environment: Callable[[], Awaitable[str]]
     """Returns what is added to the model's summary: the plan, the environment, jobs."""
     on_compacted: Callable[[], None]
-    """Is called when older messages have left the request: context that is sent once must be sent again."""
+    """Called after older messages left the request: context that is sent only once must be sent again."""
     before_summary: Callable[[CompactionTrigger], Awaitable[str]] = no_text
     """Returns what the summary must keep, in addition to what the user names."""
     not_before: int = 0
-    """Tokens below which there is no automatic attempt."""
+    """No automatic attempt is made with fewer tokens."""
 
     def __post_init__(self) -> None:
         self.measure()
@@ -96,7 +96,7 @@ class Compactor(msgspec.Struct, eq=False):
 
     @property
     def limit(self) -> int:
-        """Tokens above which the request is compacted automatically; 0 if that is off."""
+        """A request with more tokens is compacted automatically; 0 if that is off."""
         return compaction_limit(self.settings, self.window) if self.settings.auto else 0
 
     def tokens_after(self, plan: CompactionPlan) -> int:
@@ -106,7 +106,7 @@ class Compactor(msgspec.Struct, eq=False):
         return scale_tokens(self.memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self.memory.constant)
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
-        """What a compaction would do now; None where there is nothing to compact."""
+        """What a compaction would do now; None if there is nothing to compact."""
         window, transcript = self._room(self.window, trigger), self.memory.transcript
         return plan_compaction(
             transcript.sent_entries(),
@@ -128,16 +128,16 @@ class Compactor(msgspec.Struct, eq=False):
         tokens = self.memory.tokens + coming
         if self.settings.auto and tokens > self.limit and tokens >= self.not_before:
             await self._compact_or_drop("auto", emit)
-            self.put_off(coming)
+            self.postpone(coming)
 
-    def put_off(self, coming: int) -> None:
+    def postpone(self, coming: int) -> None:
         """Compact again only after the request, with `coming` tokens, has grown."""
         self.not_before = int((self.memory.tokens + coming) * GROWTH_BEFORE_RETRY)
 
     async def recover(self, refusal: ContextTooLong, emit: Emit) -> None:
         """After the provider refused a request as too long: compact, or drop outputs if automatic compaction is off.
 
-        Raises ContextTooLong where nothing could be made smaller.
+        Raises ContextTooLong if nothing could be made smaller.
         """
         before = self.memory.context()
         if self.settings.auto:
@@ -152,7 +152,7 @@ class Compactor(msgspec.Struct, eq=False):
 
         Args:
             focus: what the user wants to keep.
-            review: sees the summary before it counts.
+            review: receives the summary before it is used.
             probe: ask the model afterwards about what was cut, and report what was lost.
         """
         await self.memory.pager.loaded()
@@ -187,7 +187,7 @@ class Compactor(msgspec.Struct, eq=False):
     async def _summarise(
         self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, emit: Emit, review: Review = _accept
     ) -> bool:
-        """Returns whether it is compacted. Raises ModelError if there is no summary.
+        """Compact with a summary; returns whether it was done. Raises ModelError if there is no summary.
 
         Nothing changes before the record is saved.
         """
@@ -243,7 +243,7 @@ class Compactor(msgspec.Struct, eq=False):
         )
 
     async def _drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
-        """Without a model: leave the oldest tool outputs out of the request."""
+        """Compact without a model: leave the oldest tool outputs out of the request."""
         sent, tokens = self.memory.context(), self.memory.tokens
         constant, whole = self.memory.constant, estimate_messages(sent)
         goal = int(compaction_limit(self.settings, self._room(self.window, trigger)) * DROP_TARGET)
@@ -255,7 +255,7 @@ class Compactor(msgspec.Struct, eq=False):
             await self.save(replace(record, dropped=tuple(dropped), tokens=(tokens, after)), emit)
 
     async def save(self, record: CompactionRecord, emit: Emit) -> None:
-        """Put a compaction in force; one that cannot be saved is reported."""
+        """Use a compaction from now on; if it cannot be saved, this is reported."""
         try:
             await self.memory.record(record)
         except SaveFailed as error:
@@ -322,11 +322,11 @@ def compaction_event(record: CompactionRecord) -> Event:
 
 ATTEMPTS = 3
 HALVINGS = 3
-"""How often the parts are halved when one of them does not fit."""
+"""How often the size of the parts is halved if a part does not fit."""
 MAX_SUMMARY = 8_000
-"""Tokens; never more than an eighth of the window."""
+"""Maximum tokens of a summary; never more than an eighth of the window."""
 REQUEST_TOKENS = 600
-"""Tokens of the request for a summary, and of the error of the estimate."""
+"""Tokens that are reserved for the request for a summary, and for the error of the estimate."""
 PROGRESS = 400
 """Characters between two progress events."""
 
@@ -341,7 +341,7 @@ class Summariser:
     def __init__(self, models: Sequence[Model], requests: Requests, focus: str, emit: Emit) -> None:
         self.text, self.model = "", ""
         self.usage: Usage | None = None
-        """Counts also if no summary came of it."""
+        """The usage, which counts also if there is no summary."""
         self._models = models
         self._requests = requests
         self._focus = focus
@@ -351,10 +351,10 @@ class Summariser:
     async def run(self, sent: Sequence[Message], tokens: int, window: int) -> None:
         """Summarise what is `sent`, about `tokens`, with a model that holds `window`, into `text`.
 
-        Raises ModelError where there is no summary; the message says why.
+        Raises ModelError if there is no summary; the message says why.
         """
         if tokens + REQUEST_TOKENS + self._longest <= window:
-            # The request for a summary comes after the same bytes that the provider has in its cache.
+            # The request for a summary begins with the same bytes that the provider has in its cache.
             messages = [*self._requests.messages(sent), ask_for_summary(self._focus, word_limit(self._longest))]
             try:
                 return await self._ask(messages, self._requests.specs(self._models[0]), Compacting())
@@ -436,7 +436,7 @@ async def write_questions(plan: CompactionPlan, ask: Callable[[str], Awaitable[s
 
 
 async def report_lost(questions: Sequence[ProbeQuestion], ask: Callable[[str], Awaitable[str]]) -> str:
-    """Ask the questions of what is sent now; returns what is known and what was lost."""
+    """Ask the model the questions after the compaction; returns lines about what it knows and what was lost."""
     if not questions:
         return "Probe: the model wrote no question whose answer is in the messages."
     listed = "\n".join(f"{number}. {asked.question}" for number, asked in enumerate(questions, 1))
@@ -463,5 +463,5 @@ def _text(part: Part) -> str:
 
 
 def _normalize(text: str) -> str:
-    """For comparison: letters and digits only, in lower case."""
+    """Only letters and digits, in lower case, for comparison."""
     return " ".join(re.findall(r"\w+", text.lower()))

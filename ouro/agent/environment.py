@@ -1,4 +1,4 @@
-"""Environment: what the model is sent about where it works (date, git state, mode); files named in messages."""
+"""Environment: the text for the model about where it works (date, git state, mode); files named in messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, plural
 
 GIT_TIMEOUT = 1.0
-"""Seconds; a repository for which git needs longer is described without its state."""
+"""Seconds for git; if it needs longer, the repository is described without its state."""
 
 _NAMED_FILE = late_pattern(r"(?<!\S)@([^\s:\0]+)(?=\s|$)")
 _IMAGE = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
@@ -34,7 +34,7 @@ MODE_NOTES = {
 
 
 class Environment:
-    """Where, when and in which permission mode the agent works: the model is sent what has changed."""
+    """Where, when and in which permission mode the agent works; changes are sent to the model."""
 
     def __init__(self, cwd: Path, mode: Callable[[], str]) -> None:
         self._cwd = cwd
@@ -50,7 +50,7 @@ class Environment:
         return (await self._describe({}))[0]
 
     def missing_files(self, text: str) -> list[str]:
-        """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node` name none."""
+        """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node` are none."""
         return [
             name
             for name, path in self._find_paths(text).items()
@@ -81,7 +81,7 @@ class Environment:
         self._sent = {}
 
     async def _describe(self, sent: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-        """What differs from what was sent, for the model, and all that there is now."""
+        """The text for the model about what differs from what was sent, and the complete present state."""
         now = {
             "Working folder": str(self._cwd),
             "Platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
@@ -91,9 +91,9 @@ class Environment:
         }
         lines = []
         for name, value in now.items():
-            if sent.get(name) != value:  # git is run only if its state is sent
+            if sent.get(name) != value:  # git runs only if its state is sent
                 lines.append(await _git_state(self._cwd, value) if name == "Git branch" else f"{name}: {value}")
-        text = clean("\n".join(lines)).replace("</environment", "< /environment")  # the name of a branch is untrusted
+        text = clean("\n".join(lines)).replace("</environment", "< /environment")  # a branch name is untrusted text
         return f"<environment>\n{text}\n</environment>" if lines else "", now
 
 

@@ -43,11 +43,11 @@ MAX_CONTINUED = 5
 """How often hooks can make the agent continue in one turn."""
 CONTINUED = "A hook of the user has checked your work, and says that it is not done:"
 _DURATION = late_pattern(r", [0-9.]+ s\]")
-"""The duration in the last line of a command's output: it differs each time."""
+"""The duration in the last line of a command's output, which differs each time."""
 
 
 BeforeCall = Callable[[int], Awaitable[str]]
-"""Is called before each model call with the number of earlier ones in this turn.
+"""Called before each model call with the number of earlier calls in this turn.
 
 Returns a warning, or raises LimitReached.
 """
@@ -66,9 +66,9 @@ class Repetition:
 
     def __init__(self) -> None:
         self._batches: deque[str] = deque(maxlen=_MAX_ROUND)
-        """The last ones, newest first."""
+        """The last batches, newest first."""
         self._repeated = [0] * _MAX_ROUND
-        """By length of the round: how many batches in a row equal the one that many batches before."""
+        """By length of the round: the number of consecutive batches that equal the batch one round before."""
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
         """Count one batch of calls; return a warning for the model if it repeats itself, else an empty text.
@@ -98,12 +98,12 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     models: Callable[[], Sequence[Model]]
     """Returns the model to ask now, then its fallbacks."""
     requests: Requests
-    """The same bytes for the whole session, so that providers cache them."""
+    """They are the same bytes for the whole session, so that providers cache them."""
     compactor: Compactor
     steering: Callable[[], Sequence[Prompt]]
-    """Returns the next user messages that arrived during the turn: one by one, so that an interrupt loses none."""
+    """Returns the next user message that arrived during the turn: one by one, so that an interrupt loses none."""
     instructions_for: Callable[[Sequence[str]], str]
-    """Returns the project instructions for paths that the model has met for the first time."""
+    """Returns the project instructions for paths that the model uses for the first time."""
     before_call: BeforeCall
     notes_about: Callable[[Sequence[str]], Awaitable[str]] = no_text
     """Returns the notes about paths that tools have used, each note once."""
@@ -111,7 +111,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended.
 
-        When cancelled it saves what was streamed, and adds a result to every tool call: the transcript can be sent.
+        If it is cancelled, it saves what was streamed, and adds a result to every tool call, so that the transcript is
+        valid for providers.
         """
         try:
             incomplete = await self._turn(prompt, emit)
@@ -130,7 +131,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         """Run a turn, and continue up to MAX_CONTINUED times while `refusal` says that the work is not done.
 
         Args:
-            refusal: returns why the work is not done, or an empty text; its argument: whether it has refused before.
+            refusal: returns why the work is not done, or an empty text. Its argument: whether it has refused before.
         """
         finished = await self.run(prompt, emit)
         for number in range(MAX_CONTINUED):
@@ -142,7 +143,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def admit(self, prompt: Prompt, emit: Emit) -> None:
-        """Ask the user before a long message causes a compaction. Raises PromptRefused: do not send it."""
+        """Ask the user before a long message causes a compaction. Raises PromptRefused if it must not be sent."""
         message = user(prompt.text, prompt.images, prompt.context)
         size, window = self.compactor.size_with(message), self.compactor.window
         if not size:
@@ -155,12 +156,12 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             raise PromptRefused("The message was not sent. It is in the input history.")
         coming = size - self.memory.tokens
         if SEND_ALL in answers:
-            self.compactor.put_off(coming)
+            self.compactor.postpone(coming)
         elif SUMMARIZE in answers:
             await self.compactor.make_room(emit, coming)
 
     async def _turn(self, prompt: Prompt, emit: Emit) -> str:
-        """Run the turn to its last answer; return why that one is incomplete, empty if it is complete."""
+        """Run the turn to its last answer; returns why that answer is incomplete, empty if it is complete."""
         await self._add_prompt(prompt, emit)
         calls_made, repetition = 0, Repetition()
         while True:
@@ -184,7 +185,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     async def _asks_to_continue(self, answer: Message, calls_made: int, emit: Emit) -> bool:
         """Ask whether to continue an incomplete answer; if so, the next model call does.
 
-        An answer that a filter stopped is discarded and requested again: the filter would stop its rest, too.
+        An answer that a filter stopped is discarded and requested again, because the filter would also stop the rest.
         """
         if not answer.incomplete:
             return False
@@ -212,7 +213,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 return ""
 
     async def _add_prompt(self, prompt: Prompt, emit: Emit) -> None:
-        if not prompt.text and not prompt.images:  # context that ouro adds without a message
+        if not prompt.text and not prompt.images:  # this is context from ouro, not a message
             await self._save(Message("user", (Context(prompt.context),)), emit)
             return
         await self._save(user(prompt.text, prompt.images, prompt.context), emit)

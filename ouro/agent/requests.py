@@ -27,18 +27,18 @@ USER = """\
 The user wrote these for all projects. Where the project's instructions differ, those win."""
 
 MEMORY = "<long_term_memory_management>"
-"""The begin of long-term memory in the system prompt."""
+"""The beginning of long-term memory in the system prompt."""
 
 
 class Requests(msgspec.Struct, frozen=True, dict=True):
     instructions: str
     tools: ToolRunner
     memory: str = ""
-    """A part of its own behind the instructions: it changes more often."""
+    """A separate part after the instructions, because it changes more often."""
 
     @cached_property
     def prompt(self) -> Message:
-        """One object for all requests: what is made of it is made once."""
+        """The same object for all requests, so that it is converted only once."""
         return Message("system", tuple(Text(text) for text in (self.instructions, self.memory) if text))
 
     def messages(self, sent: Sequence[Message]) -> list[Message]:
@@ -81,7 +81,7 @@ def prompt_parts(prompt: str) -> list[tuple[str, str]]:
 def system_prompt(project: Sequence[str], user: Sequence[str] = (), own: str = "") -> str:
     """The system prompt: the same bytes for the same project, so that providers can cache it. `own`: of a subagent.
 
-    What changes by the day or the turn (date, branch, mode) goes with the user's messages instead.
+    What changes daily or with each turn (date, branch, mode) is sent with the user's messages instead.
     """
     own = own or Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8").strip()
     sections = ((USER, user), (PROJECT, project))

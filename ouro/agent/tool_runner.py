@@ -34,7 +34,7 @@ from ouro.utils.log import log
 MAX_SIDE_BY_SIDE = 8
 INTERRUPTED = "Interrupted by the user before it finished."
 _MAX_INTERRUPTED = 8_000
-"""Characters at the end of the output of an interrupted call that are kept."""
+"""The number of characters that are kept from the end of an interrupted call's output."""
 REFUSED = "The user refused. Ask what they prefer, or continue without it."
 
 AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[UserAnswer]]
@@ -54,15 +54,15 @@ class ToolHooks(Protocol):
 
 
 class ToolRunner(msgspec.Struct, frozen=True):
-    """Runs tool calls. A tool's failure becomes a result for the model; only here."""
+    """Runs tool calls. Only here a tool's failure is converted to a result for the model."""
 
     tools: Mapping[str, AnyTool]
     permissions: Permissions
     ask_user: AskUser
     before_change: Callable[[], Awaitable[None]]
-    """Is awaited before a tool runs that may change files."""
+    """Awaited before a tool runs that may change files."""
     after_tool: Callable[[str], Awaitable[None]] | None
-    """Is awaited with the name of a tool that has run, before its result is shown; for one tool at a time."""
+    """Awaited with the name of a tool that has run, before its result is shown; for one tool at a time."""
     hooks: ToolHooks | None = None
 
     def specs(self, without: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
@@ -77,7 +77,7 @@ class ToolRunner(msgspec.Struct, frozen=True):
         return tool.title(args)
 
     def parse(self, call: ToolCall) -> tuple[AnyTool, Any]:
-        """The tool that is called, and its arguments; raises ToolError where one of them is wrong."""
+        """The called tool and its arguments; raises ToolError if one of them is wrong."""
         tool = self.tools.get(call.name)
         if tool is None:
             raise ToolError(f"There is no tool `{call.name}`. There are: {', '.join(self.tools)}.")
@@ -110,7 +110,7 @@ class ToolBatch:
         self._ending = asyncio.Lock()
 
     def results(self) -> tuple[ToolReply, ...]:
-        """One result for each call, in order; for an unfinished call, what it had printed by then."""
+        """One result for each call, in order; for an unfinished call its output so far."""
         return tuple(self._results.get(call.id) or self._interrupted_result(call) for call in self._calls)
 
     def touched(self) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ class ToolBatch:
             comment, limits = await self._permit(call, tool, args, hooked)
             if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
                 await self._runner.before_change()
-            self._began[call.id] = time.monotonic()  # waiting for the user is not part of the tool's time
+            self._began[call.id] = time.monotonic()  # the user's time to answer does not count as the tool's time
             result = await tool.run(args, self._context(call, limits))
             added = [hooked.context]
             if hooks:
@@ -191,16 +191,16 @@ class ToolBatch:
         """
         decision, comment = self._decide(tool, args, hooked), ""
         if isinstance(decision, Ask):
-            async with self._asking:  # one question at a time: "always" to the first may answer the second
+            async with self._asking:  # one question at a time: the answer "always" to the first may answer the second
                 decision, answered = self._decide(tool, args, hooked), None
-                # Ask again if the question has changed while it was open: a path may lead elsewhere now.
+                # Ask again if the question changed while it was open: a path may lead to another place now.
                 while isinstance(decision, Ask) and decision != answered:
                     comment = await self._ask_permission(call, tool, args, decision)
                     decision, answered = self._decide(tool, args, hooked), decision
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
-        # A question of a hook does not lift the limits of the sandbox.
+        # An approved question of a hook does not remove the limits of the sandbox.
         own = self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
         return comment, own.limits if isinstance(own, Allow) else "off"
 
@@ -221,7 +221,7 @@ class ToolBatch:
         permit = await self._runner.ask_user(question, self._emit)
         if not isinstance(permit, Permit):
             raise RefusedError(REFUSED)
-        if permit.choice not in ("yes", "session", "always"):  # a program may answer with any word
+        if permit.choice not in ("yes", "session", "always"):  # a program may answer with any text
             raise RefusedError(f"Refused: {permit.comment}" if permit.comment else REFUSED)
         if permit.choice in ("session", "always") and ask.rule:
             try:

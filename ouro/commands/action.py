@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term import MemoryEditor, Timeline
 
     FindHits = Callable[[str, int, SearchFilter], Awaitable[list[MemoryHit]]]
-    """Finds hits: words, how many, and what is wanted."""
+    """Finds hits; takes the words, the maximum number of hits, and the filter."""
 
 
 class Argument(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 MAX_COUNT = 99_999
-"""So many days ago is still a date."""
+"""The maximum count: so many days ago is still a valid date."""
 
 
 def count(text: str) -> int:
@@ -50,26 +50,26 @@ class Action(msgspec.Struct, frozen=True):
     """The declaration of a command. Its function is imported when it is first run."""
 
     name: str
-    """With its group in front: `memory show`."""
+    """The name with its group in front: `memory show`."""
     target: str
-    """Module in `ouro.commands` and function: `memory_notes.show`; `ouro.demo.demo` for one above."""
+    """Module in `ouro.commands` and function: `memory_notes.show`; `ouro.demo.demo` for one in another package."""
     help: str
     arguments: tuple[Argument, ...] | None = None
-    """None: a slash command that takes the FrontEnd, and its argument as text if `argument` says how it is written."""
+    """The arguments. None: a slash command that takes the FrontEnd, and its argument as text if `argument` is set."""
     examples: tuple[str, ...] = ()
-    """As typed after `/` or `ouro`."""
+    """Examples, as typed after `/` or `ouro`."""
     place: Literal["session", "shell", "both", "prompt"] = "session"
-    """`prompt`: its function takes the folder and the typed argument, and returns what is sent to the agent."""
+    """`prompt`: the function takes the folder and the typed argument, and returns the message for the agent."""
     argument: str = ""
-    """How the argument of the slash command is written: `[name]`."""
+    """The argument of the slash command, as shown in help: `[name]`."""
     aliases: tuple[str, ...] = ()
     """Other names; for a command in both places, those of the slash command."""
     between_turns: bool = False
-    """The slash command waits until the agent is idle."""
+    """Whether the slash command waits until the agent is idle."""
     has_json: bool = True
-    """On the command line it takes `--json`."""
+    """Whether it takes `--json` on the command line."""
     takes_text: bool = False
-    """In a slash command, everything after the flags is one text, without quoting."""
+    """Whether everything after the flags of the slash command is one text, without quoting."""
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -109,9 +109,9 @@ class MemoryAccess(msgspec.Struct, frozen=True):
     timeline: Timeline
     """Their history."""
     half_life_days: float
-    """As in the settings."""
+    """The half-life of the settings."""
     began_with: Mapping[str, str] = {}
-    """The versions that the session began with, by scope; empty outside of a session."""
+    """Scope -> the version at the start of the session; empty outside of a session."""
 
 
 async def confirm(context: ActionContext, question: str, yes: str, *, assume_yes: bool = False) -> bool:

@@ -89,7 +89,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
             arg("--scope", choices=("user", "repo"), default=None, help="where to save it (else found by its words)")),
            ("memory remember Run the tests with make check", "memory remember --scope user I prefer tabs"), "both",
            takes_text=True),
-    Action("memory forget", "memory_notes.forget", "Stop using what fits, after a preview",
+    Action("memory forget", "memory_notes.forget", "Stop using the matching entries, after a preview",
            (arg("text", nargs="*", metavar="WORDS|ID"),
             arg("--pick", default="", metavar="NUMBERS", help="of what fits: 1,3"),
             arg("-y", "--yes", action="store_true", help="all that fits, without a question"),
@@ -110,10 +110,10 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
            ("memory confirm mem_3f6c1e",), "both"),
     Action("memory archive", "memory_notes.archive", "Stop recalling a note", (_NOTE,),
            ("memory archive mem_3f6c1e",), "both"),
-    Action("memory restore", "memory_notes.restore", "Bring a note back from the archive", (_NOTE,),
+    Action("memory restore", "memory_notes.restore", "Restore a note from the archive", (_NOTE,),
            ("memory restore mem_3f6c1e",), "both"),
     Action("memory promote", "memory_transfer.promote",
-           "Put a note of yours or of a branch on a git branch, for the shared memory of the repository",
+           "Commit your own note, or one of a branch, to a git branch, for the shared memory of the repository",
            (arg("entry", metavar="ID", help=_ENTRY),
             arg("--owner", default="", metavar="WHO", help="asked when it expires (git's user.email)"),
             arg("--days", type=count, default=180, metavar="N", help="until it expires (180)")),
@@ -133,18 +133,18 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
            (arg("commits", nargs="*", metavar="COMMIT", help="none: the last one; in a session all since its start"),
             arg("--since", default="", metavar="DATE", help="2026-11-21, yesterday, `3 days ago`"),
             arg("--with", dest="agent", choices=("claude", "codex", "gemini"), default="",
-                help="what this agent remembers and ouro does not, and the other way round")),
+                help="what only this agent remembers, and what only ouro remembers")),
            ("memory diff", "memory diff 3f2a91c", "memory diff since yesterday", "memory diff --with claude"), "both"),
     Action("memory blame", "memory_history.blame", "Show the commit, session and turn of each line of a file",
            (arg("file", metavar="FILE"),
-            arg("number", nargs="?", type=int, default=0, metavar="LINE", help="show the turn that taught this line"),
+            arg("number", nargs="?", type=int, default=0, metavar="LINE", help="show the turn that a line came from"),
             arg("--open", dest="number", type=int, metavar="LINE", help="the same")),
            ("memory blame repo/facts.md", "memory blame facts 3"), "both"),
     Action("memory why", "memory_history.why", "Show what memory put into the prompt of a turn",
            (arg("turn", nargs="?", type=int, default=0, metavar="TURN", help="its number (the last)"),
             arg("--session", default="", metavar="SESSION", help=_SESSION)),
            ("memory why 3", "memory why 3 --session latest"), "both"),
-    Action("memory evidence", "memory_history.evidence", "Show the turn that taught a note or made a commit",
+    Action("memory evidence", "memory_history.evidence", "Show the turn that a note or a commit came from",
            (arg("what", metavar="NOTE|COMMIT"),), ("memory evidence mem_3f6c1e0b",), "both"),
     Action("memory undo", "memory_history.undo", "Undo a commit with all of its turn, or one hunk; later changes stay",
            (arg("words", nargs="*", metavar="COMMIT", help="the last one; `hunk 2` behind it: only that hunk"),
@@ -233,7 +233,7 @@ MCP_ACTIONS: tuple[Action, ...] = (
             "mcp add docs --url https://docs.example.com/mcp"), "shell"),
     Action("mcp remove", "mcp.remove", "Remove a server that was added or imported", (arg("name", metavar="NAME"),),
            ("mcp remove github",), "shell"),
-    Action("mcp import", "mcp.import_servers", "Take over servers from Claude Code, .mcp.json and Codex",
+    Action("mcp import", "mcp.import_servers", "Import servers from Claude Code, .mcp.json and Codex",
            (arg("--all", dest="every", action="store_true", help="all that are found, without asking"),),
            ("mcp import --all",), "shell"),
     Action("mcp login", "mcp.login", "Log in to a server with OAuth, in the browser", (_SERVER,),
@@ -247,7 +247,7 @@ PERMISSION_ACTIONS: tuple[Action, ...] = (
     Action("permissions list", "ouro.permission_rules.list_rules", "List the rules, their sources and last uses", (),
            ("permissions list --json",), "both"),
     Action("permissions allow", "ouro.permission_rules.allow",
-           "Save a rule for this folder: what it matches runs unasked", (_RULE,),
+           "Save a rule for this folder: what it matches runs without asking", (_RULE,),
            ("permissions allow 'shell(make *)'",), "both", takes_text=True),
     Action("permissions ask", "ouro.permission_rules.ask", "Save a rule for this folder: what it matches is asked",
            (_RULE,), ("permissions ask 'shell(make *)'",), "both", takes_text=True),
@@ -289,7 +289,7 @@ COMMANDS: tuple[Action, ...] = (
     _USAGE,
     Action("context", "window.context", "Show what fills the model's window; drop, restore, pin what is sent",
            None, ("context drop 1 3",), "session", "[drop|restore|pin N]"),
-    Action("btw", "window.btw", "Ask something that neither joins the conversation nor stops the agent", None,
+    Action("btw", "window.btw", "Ask a question outside of the conversation, without stopping the agent", None,
            ("btw which test covers this?",), "session", "<question>"),
     Action("instructions", "extensions.instructions", "List the loaded files of instructions, and their sizes",
            (), ("instructions",)),
@@ -343,7 +343,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
            (arg("sessions", nargs="+", metavar="SESSION", help=_SESSION), _YES,
             arg("--purge", action="store_true", help="delete them, also those in the trash")),
            ("sessions rm 0d9f3c52",), "shell"),
-    Action("sessions restore", "sessions.restore", "Bring a session back from the trash; without one, list the trash",
+    Action("sessions restore", "sessions.restore", "Restore a session from the trash; without one, list the trash",
            (arg("session", nargs="?", default="", metavar="SESSION", help=_SESSION),),
            ("sessions restore 0d9f3c52",), "shell"),
     Action("sessions clean", "sessions.clean_up", "Move sessions that were not used for long to the trash",
@@ -415,7 +415,7 @@ def find_command(word: str) -> Action | None:
 
 
 def actions_of(command: Action) -> dict[str, Action]:
-    """The actions of a slash command by their word: `show` for `/memory show`."""
+    """Word -> action of a slash command: `show` for `/memory show`."""
     prefix = f"{command.name} "
     return {
         name.removeprefix(prefix): action
@@ -426,7 +426,7 @@ def actions_of(command: Action) -> dict[str, Action]:
 
 
 def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]:
-    """The slash commands in the order of help and completion; without a session those of ouro."""
+    """The slash commands in the order of help and completion; without a session only ouro's own."""
     return (*COMMANDS, *custom_commands(session))
 
 

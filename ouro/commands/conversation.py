@@ -23,7 +23,7 @@ Read at most some thirty files, the most telling ones first; then write. Say in 
 IMPROVE_AGENTS_MD = """\
 The file has {lines} lines already. Check each of its statements: correct what is no longer true, add what is missing,
 keep what its authors wrote on purpose, in their words and order. Change it with `edit`, only the lines that have to
-change, so that the user reads a diff: do not write it anew. If nothing has to change, change nothing. Tell in your
+change, so that the user reads a diff: do not rewrite it. If nothing has to change, change nothing. Tell in your
 answer what you changed, and why."""
 
 UNCOMMITTED = "the changes in this working tree that are not committed yet, new files among them"
@@ -39,7 +39,7 @@ async def clear(front_end: FrontEnd) -> None:
     was = before.status()
     await front_end.open(OpenRequest())
     session = front_end.session
-    if session is before:  # the front end has said why
+    if session is before:  # the front end has shown the reason
         return
     front_end.say(f"A new session. The one before: /resume {before.id}")
     now = session.status()
@@ -187,7 +187,7 @@ def _prompt(name: str) -> str:
 
 
 async def diff(front_end: FrontEnd, argument: str) -> None:
-    """Against the last commit; with a number, since before that many messages, with the ids of hunks for `/undo`."""
+    """The changes since the last commit; with a number, since before that many messages, with hunk ids for `/undo`."""
     if argument and not argument.isdigit():
         raise UsageError(f"`{argument}` is not a number of messages: `/diff 1` shows what the last one changed.")
     if argument:

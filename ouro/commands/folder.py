@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 _VECTOR_SECONDS = 2.0
-"""After a change of memory: what many notes need beyond that, a session makes in the background (10,000: minutes)."""
+"""Seconds for vectors after a change of memory; a session makes more in the background (10,000 take minutes)."""
 
 
 class FolderSettings(NamedTuple):
     root: Path
-    """Of its repository."""
+    """The root of its repository."""
     is_trusted: bool
     settings: Settings
 
@@ -50,7 +50,7 @@ class Folder:
     def __init__(self, load: Callable[[], FolderSettings]) -> None:
         self._load = load
         self._untrusted: set[Path] = set()
-        """The projects of which was said that they are not trusted."""
+        """Untrusted projects that were already reported."""
 
     @cached_property
     def _here(self) -> FolderSettings:
@@ -81,13 +81,13 @@ class Folder:
             yield long_term.MemoryEditor(scopes.opened, lambda: index, worktree=root), stores
             if [store.places() for store in stores] != before:
                 changed = index.follow(memory_index.Sources.of_notes(stores))
-                # Those of older notes are made beside sessions: a command does not wait for them.
+                # Sessions make the vectors of older notes in the background: a command does not wait for them.
                 self.make_vectors(index, seconds=_VECTOR_SECONDS, most=changed)
 
     def servers(self) -> tuple[McpServers, Confinement]:
-        """The MCP servers of this folder, and what confines them; those of the project only if it is trusted.
+        """The MCP servers of this folder, and the confinement for them; servers of the project only if it is trusted.
 
-        They ask no questions. Both are to be closed.
+        They ask no questions. The caller must close both.
 
         Raises:
             ConfigError: a file of servers cannot be read.
@@ -126,7 +126,7 @@ class Folder:
         folders = []
         for place in {long_term.repo_folder(root) for root in (*roots, *known)}:
             project = memory_index.project_of(place)
-            # A missing folder is taken out of the index.
+            # A missing folder is removed from the index.
             if not place.is_dir() or long_term.is_memory_trusted(Path(project), Path.cwd()):
                 folders.append(memory_index.MemoryFolder("repo", project, place, core))
             else:
@@ -175,7 +175,7 @@ class Folder:
         return self.mask.kind_of_secret(text)
 
     def _embedder(self) -> Embedder | None:
-        """The embedding model that the settings name; None: words alone decide."""
+        """The embedding model that the settings name; None: only words are used."""
         from ouro.memory.sessions.session_catalog import SessionCatalog
         from ouro.session.budget import VectorBudget
 
@@ -185,7 +185,7 @@ class Folder:
 
 
 async def _refuse(_server: str, _kind: str, _about: dict[str, Any]) -> dict[str, Any]:
-    return {"action": "decline", "refused": "Nobody can be asked on the command line."}
+    return {"action": "decline", "refused": "Questions cannot be asked on the command line."}
 
 
 def warn(text: str) -> None:

@@ -15,7 +15,7 @@ from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
 from ouro.utils.text import one_line
 
 KeySections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
-"""Keys and what they do, under a title each, for help."""
+"""Keys and their effects, in groups with a title, for help."""
 Page = Literal["notes", "core", "timeline", "archive", "receipt", "proposals", "context"]
 
 
@@ -24,7 +24,7 @@ class RewindChoice(msgspec.Struct, frozen=True):
 
     kind: Literal["rewind", "visit", "fork", "redo"]
     number: int
-    """The message to rewind to before; of a branch, its last message."""
+    """The message before which to continue; for a branch, its last message."""
     scopes: tuple[RewindScope, ...] = ("conversation",)
     """What is undone, or done again."""
 
@@ -40,7 +40,7 @@ class FrontEnd(Protocol):
         return ()
 
     async def use_theme(self, name: str) -> None:  # noqa: ARG002 (for screens)
-        """Use a theme, and save it; without a name let the user pick one. Raises UsageError: there is none like it."""
+        """Use a theme, and save it; without a name let the user pick one. Raises UsageError if it does not exist."""
         raise UsageError("Here the colours are those of your terminal.")
 
     def show(self, markdown: str) -> None:
@@ -59,7 +59,7 @@ class FrontEnd(Protocol):
 
         Args:
             undo: offer the last message, with its files. Only a screen asks then.
-            redo: offer this in their place. Only a screen asks then.
+            redo: offer this instead. Only a screen asks then.
         """
         from ouro.commands.rewind import choose_from_list, last_message
 
@@ -71,7 +71,7 @@ class FrontEnd(Protocol):
         """Show the transcript again, after it changed, with a draft in the prompt."""
 
     async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
-        """Let the user pick a session, of those in `only`; None if they cancel."""
+        """Let the user pick one of the sessions in `only`; None if they cancel."""
 
     async def open(self, request: OpenRequest) -> None:
         """Close this session and open another; keep this one and show the error if that fails."""
@@ -90,7 +90,7 @@ class FrontEnd(Protocol):
         """Send a message to the agent as if the user had typed it."""
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show events like a turn, which the user can interrupt. Raises UsageError: something is running."""
+        """Show events like a turn, which the user can interrupt. Raises UsageError if something is running."""
 
     async def browse(self, page: Page) -> bool:  # noqa: ARG002 (for screens)
         """Open a tab of the memory browser (`notes` …), or `context`: the list of what is sent, to drop and restore.
@@ -100,10 +100,10 @@ class FrontEnd(Protocol):
         return False
 
     def copy(self, text: str) -> str:
-        """Copy to the clipboard; returns what is known of it: `with wl-copy`."""
+        """Copy to the clipboard; returns how it was done: `with wl-copy`."""
 
     def redraw(self) -> None:
-        """Show the new state: after a change of model, mode or title."""
+        """Show the new state after a change of model, mode or title."""
 
     def leave(self) -> None:
         """End the program."""
@@ -112,10 +112,10 @@ class FrontEnd(Protocol):
 async def review_draft(
     front_end: FrontEnd, question: str, choices: Sequence[Choice], draft: str, shown: Callable[[str], str]
 ) -> tuple[str, str]:
-    """Show what a model has drafted, let the user edit it as often as they want, and ask what to do with it.
+    """Show a draft of a model, let the user edit it as often as they want, and ask what to do with it.
 
     Args:
-        shown: returns the draft as Markdown. Raises UsageError: it is not valid; the one before it stays.
+        shown: returns the draft as Markdown. Raises UsageError if it is not valid; then the previous draft stays.
 
     Returns:
         The draft, and the value of the choice; empty if the user discards the draft.

@@ -61,7 +61,7 @@ Answer with one JSON object and nothing else, one of:
 
 Prefer a rule. Make it as narrow as the correction: what the user did not forbid must go through."""
 MAX_CALLS = 60
-"""Calls of the session that the model is shown."""
+"""The number of the session's calls that are sent to the model."""
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
@@ -179,7 +179,7 @@ def _parse_check(text: str, correction: str) -> Check:
 
 
 def _text_of(check: Check) -> str:
-    """As the user reads and edits it: the JSON object of the model."""
+    """The check as the user reads and edits it: the JSON object of the model."""
     hook = {"event": check.event, "matcher": check.matcher, "command": check.command}
     return json.dumps({"rule": check.rule} if check.rule else hook, indent=1, ensure_ascii=False)
 

@@ -94,6 +94,6 @@ async def feedback(front_end: FrontEnd) -> None:
         f"model {front_end.session.status().model}",
     )
     front_end.show(
-        "ouro sends nothing by itself. A report helps most with what you did, what you expected, what came, "
+        "ouro sends nothing automatically. A report helps most with what you did, what you expected, what came, "
         f"these lines, and the end of {code(str(get_log_path()))}:\n\n{block(chr(10).join(known))}"
     )

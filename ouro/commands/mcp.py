@@ -50,7 +50,7 @@ async def show(context: ActionContext, server: str) -> Answer:
         found = _find_server(servers, server)
         if found.approved is not None or found.state not in ("waiting", "starting"):
             return _describe_server(context, found)
-    return await test(context, server)  # its tools are known from the first connection on
+    return await test(context, server)  # its tools are known after the first connection
 
 
 async def test(context: ActionContext, server: str) -> Answer:
@@ -219,7 +219,7 @@ def _find_server(servers: mcp.McpServers, name: str) -> mcp.McpServer:
 
 
 def _state(context: ActionContext, server: mcp.McpServer) -> str:
-    """On the command line nothing is connected: only what is on is known."""
+    """The state of a server; on the command line only `on` or `off`, because no server is connected."""
     names = {"login": "needs a login", "waiting": "starting"}
     if context.session is None and server.state in ("waiting", "starting"):
         return "on"

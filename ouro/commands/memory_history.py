@@ -34,7 +34,7 @@ _MAX_SEARCHED = 200
 _MAX_WORDS = 400
 _MAX_LINES = 200
 _WRITERS = {"agent": "the agent", "person": "you", "consolidation": "a model"}
-"""By the origin of a commit; other origins are shown as they are."""
+"""Origin of a commit -> text; other origins are shown unchanged."""
 
 
 async def log(context: ActionContext, file: str, limit: int) -> Answer:
@@ -82,7 +82,7 @@ async def blame(context: ActionContext, file: str, number: int) -> Answer | None
         found = memory.timeline.blame(file)
         if not number:
             rows = [(f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit), row.text) for row in found.lines]
-            how = line("The turn that taught a line: ", CommandText(f"memory blame {file} LINE"))
+            how = line("The turn that a line came from: ", CommandText(f"memory blame {file} LINE"))
             return Answer(found, [Title(f"{found.scope}/{found.name}"), Quote("\n".join(columns(rows))), how])
         if not 0 < number <= len(found.lines):
             raise UsageError(f"There is no line {number}: {found.name} has {plural(len(found.lines), 'line')}.")
@@ -96,7 +96,7 @@ async def evidence(context: ActionContext, what: str) -> Answer | None:
     def work(memory: MemoryAccess) -> Commit:
         try:
             return memory.timeline.find(what).commit
-        except UsageError:  # a file or a note: the commit that made it
+        except UsageError:  # for a file or a note: the commit that created it
             made = [entry.commit for entry in reversed(memory.timeline.log(_MAX_SEARCHED, what))]
             if not made:
                 raise
@@ -130,7 +130,7 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
     planned = await context.memory(lambda memory: memory.timeline.plan_undo(commit, hunk))
     if not planned.edits:
         raise UsageError("Nothing is left to undo: the lines changed since.")
-    # A session undoes a named commit at once; the command line needs --yes.
+    # In a session a named commit is undone at once; the command line needs --yes.
     is_sure = yes or "yes" in words or (context.session is not None and commit != "last")
     if not is_sure:
         context.show([item for part in (planned, *planned.also) for item in _plan_view(part)])
@@ -176,7 +176,7 @@ async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
     """The messages of the turn in the trailers of a commit."""
     source = commit.source
     if not source.session or not source.turn:
-        raise UsageError("No turn taught it: it was written outside of a session.")
+        raise UsageError("It did not come from a turn: it was written outside of a session.")
     catalog = context.catalog
     found = await catalog.turn(source.session, source.turn, source.message)
     at, title = local_time(found.at), found.title or found.session_id[:8]
@@ -208,7 +208,7 @@ def _opening(found: TurnEvidence) -> View:
 
 
 def _core_tokens(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, int]:
-    """The core files as a session began with them, with their tokens; a version without a commit is left out."""
+    """The core files at the start of a session, with their tokens; a version without a commit is left out."""
     from ouro.memory.tokens import estimate
 
     found: dict[str, int] = {}
@@ -255,7 +255,7 @@ def _diff_quote(rows: Sequence[str]) -> Quote:
 
 
 def _conflict_lines(hunks: Sequence[DiffHunk]) -> list[TextLine]:
-    """The hunks that an undo leaves as they are."""
+    """The hunks that an undo does not change."""
     names = ", ".join(f"{hunk.number} ({hunk.name})" for hunk in hunks)
     return [line(f"Not undone, because its lines changed since: hunk {names}.", level="warning")] if hunks else []
 

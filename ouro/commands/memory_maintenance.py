@@ -127,7 +127,7 @@ async def measure(
     ]
     head = f"{plural(measured.questions, 'note')}, each searched for by the words of the turn that taught it:"
     missed = table(("missed", note, one_line(texts[note], 120)) for note in measured.missed)
-    rest = [line(f"Not searched for, as no turn on disk taught them: {plural(missing, 'note')}.")] if missing else []
+    rest = [line(f"Not searched for, as their turns are not on disk: {plural(missing, 'note')}.")] if missing else []
     return Answer(value, [line(head), *table(rows), *missed, *rest], exit_code)
 
 
@@ -155,7 +155,7 @@ async def _maintenance(context: ActionContext, session: Session) -> MemoryMainte
     """The background maintenance of memory, if memory is on and the budget allows it."""
     if session.memory.maintenance is None:
         raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
-    if warning := await session.budget.check(0):  # every model call below observes the limits
+    if warning := await session.budget.check(0):  # every model call below checks the limits
         context.say(warning, "warning")
     return session.memory.maintenance
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 _WHERE = (
     Choice("repo", "this project", "only here"),
-    Choice("user", "everywhere", "in all projects of yours"),
+    Choice("user", "everywhere", "in all your projects"),
 )
 _MAX_LISTED = 50
-"""Entries that a list in a session has; the command line shows all."""
+"""Maximum entries of a list in a session; the command line shows all."""
 _BACKUP = Path("~") / "ouro-before-forgetting.tar"
 _IN_SESSION = (
     "This session still has the text in memory, and its file is open. Leave it (`/exit`), then finish with "
@@ -70,7 +70,7 @@ async def list_entries(context: ActionContext, what: Sequence[str], limit: int) 
 
 async def lessons(context: ActionContext) -> Answer:
     found = await context.memory(lambda memory: long_term.find_lessons(memory.editor))
-    see = line("What taught a lesson: ", CommandText("memory evidence ID"))
+    see = line("The turn that a lesson came from: ", CommandText("memory evidence ID"))
     return Answer(found, [*_entries_view(found, _MAX_LISTED), see] if found else [line("There are no lessons yet.")])
 
 
@@ -102,7 +102,7 @@ async def search(context: ActionContext, words: Sequence[str], limit: int, **fla
         hits = await find(text, limit, wanted)
         try:
             untrusted = await context.memory(lambda memory: long_term.untrusted_files(memory.editor.scopes))
-        except UsageError:  # memory is off: only sessions are searched
+        except UsageError:  # memory is off, so only sessions are searched
             untrusted = frozenset()
         found = await asyncio.to_thread(long_term.with_badges, index, hits, find_root(context.cwd), untrusted)
     value, view = [], list[ViewItem]()
@@ -176,7 +176,7 @@ async def remember(context: ActionContext, text: Sequence[str], scope: Scope | N
 
 
 async def _ask_scope(context: ActionContext, words: str) -> Scope | None:
-    """The scope that the user chooses; None where the words show whether they hold elsewhere."""
+    """The scope that the user chooses; None if the words show whether they hold elsewhere."""
     placement = await context.memory(lambda memory: long_term.place(words, memory.editor.names), reports=False)
     if placement.is_sure:
         return None
@@ -232,7 +232,7 @@ def entry_row(entry: MemoryEntry) -> tuple[str, ...]:
 
 
 def _entries_view(found: Sequence[MemoryEntry], limit: int) -> View:
-    """Entries, one a row; what is over `limit` is counted by place."""
+    """Entries, one in each row; those over `limit` are only counted, by place."""
     rows = table(map(entry_row, found[:limit])) or [line("No notes or core lines.")]
     if len(found) <= limit:
         return rows
@@ -386,7 +386,7 @@ async def forget(
 async def _choose_entries(
     context: ActionContext, found: Sequence[long_term.MemoryEntry], pick: str
 ) -> Sequence[long_term.MemoryEntry]:
-    """Those of --pick, else the user's choice."""
+    """The entries of --pick, otherwise the user's choice."""
     if pick:
         return [found[place] for place in places_in(pick, len(found))]
     context.show([Title("To forget"), *table(map(entry_row, found), is_numbered=True)])

@@ -1,4 +1,4 @@
-"""Memory in and out: export, import, sync, and the graph as a page."""
+"""Transfer of memory: export, import, sync, and the graph as a page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MAX_REFUSED = 10
 _MAX_ENTRIES = 20
-"""Of an import, before the question."""
+"""The number of entries of an import that are shown before the question."""
 
 
 async def export(context: ActionContext, file: str, force: bool, to: str = "") -> Answer | None:
@@ -61,7 +61,7 @@ async def _export_to(context: ActionContext, agent: str) -> Answer:
 
 
 async def diff_with_agent(context: ActionContext, agent: str) -> Answer:
-    """What ouro remembers and another agent does not, and the other way round."""
+    """What only ouro remembers, and what only another agent remembers."""
     found = await context.memory(lambda memory: long_term.compare_with_agent(memory.editor, agent))
     name = agent.capitalize()
     ours = table((CodeSpan(entry.id), one_line(entry.text)) for entry in found.ours)
@@ -133,7 +133,7 @@ async def graph(context: ShellContext, output: str, force: bool) -> Answer | Non
 
 
 def _plan_view(found: long_term.Import, shown: int) -> View:
-    """What an import would add, the first `shown` entries of it, and what it leaves out."""
+    """What an import would add (with the first `shown` entries), and what it leaves out."""
     rows: list[tuple[str, ...]] = [(f"{count:>6,}", CodeSpan(place)) for place, count in found.counts.items()]
     rows += [(f"{found.doubles:>6,}", "already remembered")] if found.doubles or not rows else []
     entries = table((CodeSpan(place), one_line(text)) for place, text in found.texts[:shown])

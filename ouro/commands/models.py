@@ -24,7 +24,7 @@ EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)
 OTHER = "other"
 _UNANSWERED = (
     Choice("again", "correct the address"),
-    Choice("keep", "use it all the same", "you name the model"),
+    Choice("keep", "use it anyway", "you name the model"),
 )
 _WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
 
@@ -48,7 +48,7 @@ async def model(front_end: FrontEnd, argument: str) -> None:
 async def think(front_end: FrontEnd, argument: str) -> None:
     status = front_end.session.status()
     choices = [Choice(effort, effort) for effort in EFFORTS]
-    chosen = argument or "high"  # refused where the model does not think, with what to do about it
+    chosen = argument or "high"  # raises an error with advice if the model does not think
     if not argument and status.can_think:
         chosen = await front_end.choose("How long should the model think?", choices, status.effort) or ""
     if not chosen:
@@ -115,7 +115,7 @@ class Asker(Protocol):
         """Let the user pick one; None if they cancel."""
 
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
-        """A line of text; may be empty. A secret is not shown while it is typed; a screen begins with `draft`."""
+        """Ask for a line of text; may be empty. A secret is not shown while typed; a screen starts with `draft`."""
 
 
 async def set_up(asker: Asker) -> str:
@@ -135,7 +135,7 @@ async def set_up(asker: Asker) -> str:
     ]
     for provider in llm.HOSTED:
         variable = _variable_with_key(provider)
-        detail = f"with the key in {variable}" if variable else "with a key of yours"
+        detail = f"with the key in {variable}" if variable else "with your own key"
         places.append(Choice(provider.name, provider.title, detail))
     places.append(Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
     while (chosen := await asker.choose("Where is your model?", places)) is not None:

@@ -19,7 +19,7 @@ _TICKS = re.compile(r"`+")
 
 
 class CodeSpan(str):
-    """An id, a path or a quoted text: shown verbatim."""
+    """An id, a path or a quoted text, which is shown verbatim."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> list[V
 
 
 def as_markdown(view: View) -> str:
-    """For a session: commands begin with `/`."""
+    """Render for a session: commands begin with `/`."""
     parts: list[str] = []
     for item in view:
         match item:
@@ -93,7 +93,7 @@ def as_markdown(view: View) -> str:
 
 
 def as_text(view: View, prefix: str = "ouro ") -> str:
-    """For the command line; the text is safe for a terminal. A command begins with `prefix`."""
+    """Render for the command line; the text is safe for a terminal. Commands begin with `prefix`."""
     lines: list[str] = []
     for item in view:
         match item:
@@ -135,7 +135,7 @@ def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
 def _width(text: str) -> int:
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # 12 ms
+    from rich.cells import cell_len  # imported late: 12 ms
 
     return cell_len(text)
 

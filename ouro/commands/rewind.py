@@ -11,16 +11,16 @@ from ouro.memory.backend import RewindScope
 from ouro.session import UNDONE, Branch, OpenRequest, Point, Rewound
 from ouro.utils.text import clean, plural
 
-NOT_LISTED = "Ways that were left before what is sent now are kept in the session's file, and not listed here."
+NOT_LISTED = "Branches that begin before the messages that are sent now are in the session's file, but not listed here."
 _SCOPES: tuple[RewindScope, ...] = ("conversation", "files", "memory")
 LISTED = 20
-"""Messages that a printed list has; older ones are named by their number."""
+"""Maximum messages in a printed list; older ones can be named by their number."""
 
 
 async def rewind(front_end: FrontEnd, argument: str) -> None:
     rewind = front_end.session.rewind
     if argument:
-        back = int(argument) if argument.isdigit() else 0  # 0 is refused
+        back = int(argument) if argument.isdigit() else 0  # 0 is not allowed
         await carry_out(front_end, RewindChoice("rewind", await rewind.number_back(back)))
         return
     while rewind.has_earlier and len(rewind.points()) < LISTED:
@@ -35,7 +35,7 @@ async def undo(front_end: FrontEnd, argument: str) -> None:
     """`/undo`, `/undo files memory`, `/undo FILE[#HUNK] [messages back]`."""
     words, rewind = argument.split(), front_end.session.rewind
     if not words:
-        await rewind.number_back()  # raises where there is none
+        await rewind.number_back()  # raises if there is none
         if choice := await front_end.choose_rewind(undo=True):
             await carry_out(front_end, choice)
         return
@@ -91,7 +91,7 @@ async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
 
 
 def last_message(front_end: FrontEnd) -> RewindChoice:
-    """The undo of the last message with its files; where there are no tick boxes, words name anything else."""
+    """The undo of the last message with its files; without tick boxes, other scopes are named by words."""
     return RewindChoice("rewind", front_end.session.rewind.points()[-1].number, ("conversation", "files"))
 
 
@@ -120,7 +120,7 @@ async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
             labels.append(Choice(f"back, {scopes_text}", f"go back, and undo in {scopes_text}", what))
             by_value[scopes_text] = RewindChoice("rewind", number, scopes)
             labels.append(Choice(scopes_text, f"only undo in {scopes_text}", what))
-    labels.append(Choice("fork", "go on there in a copy", "this session stays as it is"))
+    labels.append(Choice("fork", "continue there in a copy", "this session stays as it is"))
     choice = await front_end.choose("How?", labels)
     return None if choice is None else by_value[choice]
 
@@ -145,7 +145,7 @@ async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None)
     before = front_end.session.id
     await front_end.open(OpenRequest(copy))
     if front_end.session.id == before:
-        return  # it could not be opened; the error is on the screen
+        return  # it could not be opened; the error is shown already
     if point is not None:
         front_end.show_again(point.text, point.images)
     what = "a copy" if copy else "a new session: nothing was said before that message"

@@ -98,13 +98,13 @@ async def export(
     if agent and to:
         raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
     if agent:
-        from ouro.commands.export.for_agents import session_for_agent  # needed by this alone
+        from ouro.commands.export.for_agents import session_for_agent  # imported late: only this command needs it
 
         found = session_for_agent(await context.store.read_whole(info.id), agent)
         path = path or found.path
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_document(path, found.lines, force=force)
-        ledger = ImportLedger()  # as long as nothing was said there, it is not imported back
+        ledger = ImportLedger()  # while it has no new messages there, it is not imported again
         ledger.note(path.absolute(), info.id)
         ledger.save()
         view = [line(f"Wrote {tilde(path)}."), line("Continue there, in the same folder: ", CodeSpan(found.command))]
@@ -179,7 +179,7 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
 
 
 async def _is_moved_to_trash(context: ShellContext, info: SessionInfo) -> bool:
-    """Move a session to the trash; one that is open stays, with a warning."""
+    """Move a session to the trash; an open session stays, with a warning."""
     try:
         await context.store.delete_session(info.id)
     except SessionInUse as error:
@@ -224,15 +224,15 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
 
 
 async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
-    """Synchronize all sessions with a git remote: asked for by the user, never in the background."""
-    from ouro.memory.session_remote import SessionRemote, last_remote  # needed by this command only
+    """Synchronize all sessions with a git remote: only when the user asks for it, never in the background."""
+    from ouro.memory.session_remote import SessionRemote, last_remote  # imported late: only this command needs it
     from ouro.memory.session_sync import SessionSync, SessionSyncReport
 
     settings, home = context.folder.settings, get_home()
     last = last_remote(home / "sessions.git")
     address = remote or settings.sessions.remote or last or settings.memory.remote
     if not address:
-        hint = "Name a git repository that is yours, or set `sessions.remote`."
+        hint = "Name your own git repository, or set `sessions.remote`."
         raise UsageError("The sessions have no remote yet.", hint, ["sessions sync git@example.org:me/sessions.git"])
     projects = dict.fromkeys([context.cwd, *(Path(info.project) for info in await context.store.list_sessions())])
     folders = [folder for folder in projects if folder.is_dir()]
@@ -246,7 +246,7 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
     lines = [
         f"{plural(len(report.sent), 'session')} sent ({byte_size(report.bytes_sent)}), {len(report.received)} received."
     ]
-    lines += [f"{fork[:8]} is a fork with what was said here: that session went on elsewhere." for fork in report.forks]
+    lines += [f"{fork[:8]} is a fork with the local messages: others were added elsewhere." for fork in report.forks]
     lines += [f"{skipped[:8]} was left out: it is open or cannot be read." for skipped in report.skipped]
     return Answer(report, [line(text) for text in lines])
 
@@ -258,7 +258,7 @@ async def repair(context: ShellContext, session: str) -> Answer:
     for info in chosen:
         try:
             done[info.id] = await context.store.repair_session(info.id)
-        except SessionError as error:  # open in another process, or of a newer ouro: the others need it all the same
+        except SessionError as error:  # open in another process, or from a newer ouro: the others are still repaired
             done[info.id] = [f"Left out: {error.message}"]
             left_out.append(info.id)
     count = await context.store.rebuild_index()

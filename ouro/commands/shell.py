@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _PROGRESS_AFTER = 0.5
-"""Seconds."""
+"""Seconds after which progress is shown."""
 NO_TERMINAL = "stdin is not a terminal: pass --yes to confirm."
 
 
@@ -54,7 +54,7 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         OuroError: it failed.
     """
     command: dict[str, Sequence[str]] = {}
-    if [group, *words[:1]] == ["mcp", "add"] and "--" in words:  # argparse takes no list of words behind flags
+    if [group, *words[:1]] == ["mcp", "add"] and "--" in words:  # argparse does not accept a list of words after flags
         place = list(words).index("--")
         words, command = words[:place], {"command": words[place + 1 :]}
     actions = {name: action for action in ACTIONS for name in action.names if name.split()[0] == group}
@@ -122,7 +122,7 @@ def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl+C raises at once. asyncio would wait for the next await, but most actions block."""
+    """Make Ctrl+C raise at once: asyncio would wait for the next await, but most actions block."""
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -171,7 +171,7 @@ class ShellContext:
             sys.stderr.flush()
 
     def index_progress(self) -> Progress:
-        """Shows how far an update of the index is, if it takes a while."""
+        """Show the progress of an index update if it takes a while."""
         began = time.monotonic()
 
         def show(done: int, whole: int) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _WORD = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\s*\Z")
-"""One line behind one `#`. `#12 is broken`, `## A heading` and several lines are messages."""
+"""Matches one line after one `#`. `#12 is broken`, `## A heading` and several lines are messages."""
 
 
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
@@ -56,10 +56,10 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
         extensions = front_end.session.workbench.extensions
         server = extensions.servers.servers.get(match[1].partition(":")[0])
         if ":" in word and server and server.state != "ready":
-            return False  # the session waits for it
+            return False  # the session waits for this command
         if custom := extensions.commands.find(word):
             if custom.is_off:
-                await custom.prompt(argument)  # raises why
+                await custom.prompt(argument)  # raises the reason
             return False
         raise UsageError(extensions.commands.unknown(text))
     except OuroError as error:
@@ -95,7 +95,7 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
     parser = _LineParser(prog=f"/{action.name}", add_help=False)
     for declared in action.arguments or ():
         parser.add_argument(*declared.names, **declared.options)
-    examples = [example for example in action.examples if "--json" not in example]  # these are of a shell
+    examples = [example for example in action.examples if "--json" not in example]  # these belong to a shell
     parser.examples = [example.replace("'", "") for example in examples] if action.takes_text else examples
     return vars(parser.parse_args(_words(action, argument)))
 
@@ -169,7 +169,7 @@ class SessionContext:
         raise UsageError("This is asked for on the command line only.")
 
     def progress(self, text: str) -> None:
-        """Do nothing: a session shows progress itself."""
+        """Does nothing: a session shows progress itself."""
 
     async def edit(self, text: str, _name: str) -> str:
         return await self.front_end.edit(text)
@@ -198,7 +198,7 @@ class SessionContext:
         yield (await asyncio.to_thread(lookup.search)).index, lookup.find
 
     async def update_index(self) -> None:
-        """The session keeps its index up to date."""
+        """Does nothing: the session keeps its index up to date."""
 
     async def sync_memory(self, scope: Scope, remote: str) -> None:
         await self.front_end.run(long_term.sync_in_session(self.manager, scope, remote))

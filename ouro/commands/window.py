@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BAR = 24
 LISTED = 30
-"""The length of the lists of messages to pin and of items; others need their number."""
+"""Maximum length of the lists of messages to pin and of items; other messages can be named by number."""
 _PERIOD_NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
 _BUDGET_PERIODS = {"session": "in this session", "today": "today", "month": "this month"}
 _USAGE_HEADS = ("read", "cached", "written", "calls", "cost")
@@ -34,7 +34,7 @@ async def compact(front_end: FrontEnd, argument: str) -> None:
     keep = argument.removeprefix("--probe").strip()
 
     async def review(summary: str) -> str:
-        question = "Use this summary in place of the older messages?"
+        question = "Use this summary instead of the older messages?"
         choices = [Choice("use", "Use it")]
         text, chosen = await review_draft(front_end, question, choices, summary, "**Summary**\n\n{}".format)
         return text if chosen else ""
@@ -47,7 +47,7 @@ async def btw(front_end: FrontEnd, argument: str) -> None:
         raise UsageError("What do you want to ask?", commands=["btw which test covers this?"])
     window = front_end.session.window
     if front_end.session.running:
-        front_end.say("Asked outside of the conversation. The answer follows, and the turn goes on.")
+        front_end.say("Asked outside of the conversation. The answer follows, and the turn continues.")
         answer = await window.ask_aside(argument)
         front_end.show(f"**/btw {escape(argument)}**\n\n{answer}")
     else:
@@ -141,7 +141,7 @@ def _show_report(front_end: FrontEnd) -> None:
     else:
         advice.append("There is nothing to compact yet.")
     if report.limit:
-        advice.append(f"By itself it comes at {report.limit:,} tokens; `/compact` does it now.")
+        advice.append(f"Automatic compaction starts at {report.limit:,} tokens; `/compact` does it now.")
     else:
         advice.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
     front_end.show("\n\n".join([head, block("\n".join(lines)), " ".join(advice)]))

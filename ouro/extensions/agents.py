@@ -18,9 +18,9 @@ _MODES: Mapping[str, Mode] = {
     **{name: mode for mode, name in MODES.items()},
     **{mode: mode for mode in MODES},
 }
-"""By the names in ouro and in Claude Code."""
+"""The built-in kinds, by their names in ouro and in Claude Code."""
 _NOT_USED = ("mcpServers", "memory")
-"""What Claude Code's agents may ask for, and ouro does not do."""
+"""Keys of Claude Code's agent files that ouro does not use."""
 
 
 def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], tuple[str, ...]]:
@@ -48,7 +48,7 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
 
 
 def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
-    """The kind in a file, and what of it ouro does not use. Raises ValueError: it cannot be used."""
+    """The kind in a file, and the parts of it that ouro does not use. Raises ValueError if it cannot be used."""
     meta = file.meta
     ignored = [f"ouro does not use `{key}`." for key in _NOT_USED if meta.get(key)]
     if not file.body:

@@ -18,25 +18,25 @@ from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 
 class Check(msgspec.Struct, frozen=True):
     text: str
-    """The correction, as the user is shown it."""
+    """The correction, as it is shown to the user."""
     rule: str = ""
-    """What is refused, as permission rules are written: `shell(npm *)`; empty for a hook."""
+    """What is refused, in the syntax of permission rules: `shell(npm *)`; empty for a hook."""
     event: HookEvent = "before-tool"
     matcher: str = ""
     command: str = ""
     number: int = 0
     project: str = ""
-    """The root of the project that it holds in; empty: everywhere."""
+    """The root of the project in which it holds; empty: everywhere."""
     added_at: str = ""
     fired: int = 0
-    """How often it has refused."""
+    """The number of refusals."""
 
 
 class Checks:
     """The checks of all projects, in `~/.ouro/checks.json`, and those that hold here. Every method blocks.
 
     Args:
-        root: of the project.
+        root: the root of the project.
     """
 
     def __init__(self, root: Path) -> None:
@@ -73,7 +73,7 @@ class Checks:
 
     @contextmanager
     def _changed(self) -> Iterator[list[Check]]:
-        """All checks, to be changed in the `with` block, which saves them at its end."""
+        """All checks; the `with` block can change them, and saves them at its end."""
         ensure_private_dir(self.path.parent)
         with lock_file(self.path.with_suffix(".lock")):
             checks = self._read()
@@ -87,4 +87,4 @@ class Checks:
         except FileNotFoundError:
             return []
         except (OSError, msgspec.DecodeError) as error:
-            raise ConfigError(f"{tilde(self.path)} cannot be read, so no check holds: {error}.") from error
+            raise ConfigError(f"{tilde(self.path)} cannot be read, so no check is in use: {error}.") from error

@@ -23,7 +23,7 @@ _INSERT = late_pattern(
 )
 _ARGUMENT = late_pattern(r"\$(ARGUMENTS\[\d+\]|\d(?!\d)|[A-Za-z_]\w*)")
 _FROM_ZERO = late_pattern(r"\$(?:0(?!\d)|ARGUMENTS\[)")
-"""Claude Code counts from 0, Codex and older files from 1."""
+"""Matches arguments counted from 0, as in Claude Code; Codex and older files count from 1."""
 _TYPED = late_pattern(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _NAMED = late_pattern(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 
@@ -47,11 +47,11 @@ class CommandPrompt(msgspec.Struct, frozen=True):
     model: str = ""
     mode: str = ""
     allow: tuple[str, ...] = ()
-    """Permission rules; empty where the command is not the user's own: a project widens nothing."""
+    """Permission rules; empty if the command is not the user's own: a project cannot permit more."""
     is_own: bool = True
-    """The user wrote the command; one of a project can make the mode narrower only."""
+    """Whether the user wrote the command; a project's command can only make the mode narrower."""
     agent: str = ""
-    """The kind of subagent that carries it out; empty: the agent of the session."""
+    """The kind of subagent that runs it; empty: the agent of the session."""
     hooks: tuple[Hook, ...] = ()
 
 
@@ -59,13 +59,13 @@ class CustomCommand(msgspec.Struct, frozen=True):
     name: str
     help: str
     argument: str
-    """How its argument is written: `[file]`."""
+    """The hint for its argument: `[file]`."""
     place: str
-    """The file or the server that it is from, as it is shown."""
+    """The file or server that it comes from, as it is shown."""
     prompt: Callable[[str], Awaitable[CommandPrompt]]
     """Returns the prompt for what was typed after the name; raises OuroError if there is none."""
     is_off: bool = False
-    """It is not listed; `prompt` raises the reason."""
+    """Whether it is switched off: it is not listed, and `prompt` raises the reason."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,10 +80,10 @@ class CommandRegistry:
     """The custom commands of a session.
 
     Args:
-        sources: each returns commands, at any time: those of a server come and go. The first of a name counts.
-        reserved: names of the built-in commands, which no other has.
-        connect: awaits the source whose name commands begin with, as `github` of `/github:review`. Raises OuroError.
-        own: the built-in commands that send a prompt; they are not among `commands`.
+        sources: each returns commands, and is called repeatedly: those of a server change. The first of a name counts.
+        reserved: names of the built-in commands, which no other command can have.
+        connect: awaits the source with whose name commands begin, as `github` of `/github:review`. Raises OuroError.
+        own: the built-in commands that send a prompt; they are not in `commands`.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class CommandRegistry:
         return [found[name] for name in sorted(found)]
 
     def find(self, name: str) -> CustomCommand | None:
-        """The command of a name; one that is off if no other has it."""
+        """The command with this name; a command that is off only if no other has the name."""
         candidates = [*self._own, *self.commands(), *(command for command in self._all() if command.is_off)]
         return next((command for command in candidates if command.name.casefold() == name.casefold()), None)
 
@@ -118,7 +118,7 @@ class CommandRegistry:
         return (command, (typed[2] or "").strip()) if typed and command else None
 
     async def find_connected(self, text: str) -> tuple[CustomCommand, str] | None:
-        """As `called_by`; waits for a server that is not connected yet. Raises OuroError: it cannot be used."""
+        """As `called_by`; waits for a server that is not connected yet. Raises OuroError if it cannot be used."""
         called, typed = self.called_by(text), _TYPED.match(text)
         if called is None and typed and ":" in typed[1] and self._connect:
             await self._connect(typed[1].partition(":")[0])
@@ -126,7 +126,7 @@ class CommandRegistry:
         return called
 
     def unknown(self, text: str) -> str:
-        """Why a `/name …` calls no custom command; empty for a path or an ordinary message."""
+        """Why a `/name …` does not call a custom command; empty for a path or an ordinary message."""
         typed = _TYPED.match(text)
         if typed is None or self.find(typed[1]) or Path(f"/{typed[1]}").exists():
             return ""
@@ -170,7 +170,7 @@ def command_of(file: ExtensionFile) -> CustomCommand:
 
 
 def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
-    """The prompt in a file, with the arguments in their places, or at the end where it has none."""
+    """The prompt in a file, with the arguments filled in, or at the end if it has no place for them."""
     is_own = file.source == "user"
     rules = [own_rule(word) for word in _allowed_tools(file)] if is_own else []
     model = str(file.meta.get("model", ""))
@@ -186,25 +186,25 @@ def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
 
 
 def agent_of(file: ExtensionFile) -> str:
-    """The kind of subagent that carries a command or skill out; empty: the agent of the session."""
+    """The kind of subagent that runs a command or skill; empty: the agent of the session."""
     return str(file.meta.get("agent") or "general") if file.meta.get("context") == "fork" else ""
 
 
 def _allowed_tools(file: ExtensionFile) -> list[str]:
     tools = file.meta.get("allowed-tools", "")
-    if isinstance(tools, str) and "," not in tools:  # skills separate them by blanks: `Read Bash(git diff:*)`
+    if isinstance(tools, str) and "," not in tools:  # Skills separate tools by blanks: `Read Bash(git diff:*)`.
         return re.findall(r"[\w.*-]+(?:\([^()]*\))?", tools)
     return words_in(tools)
 
 
 def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Insert]:
-    """The text with the arguments in the places of `$ARGUMENTS`, `$1`, `$name` and, of a typed `NAME=value`, `$NAME`.
+    """The text with arguments filled in for `$ARGUMENTS`, `$1`, `$name` and, for a typed `NAME=value`, `$NAME`.
 
-    Inserts are found before arguments are put in: an argument adds none.
+    Inserts are found before arguments are filled in, so that an argument cannot add one.
     """
     try:
         words = shlex.split(typed)
-    except ValueError:  # a quote without its end
+    except ValueError:  # a quote is not closed
         words = typed.split()
     named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
     placed = [word for word in words if not _NAMED.fullmatch(word)]

@@ -23,7 +23,7 @@ from ouro.utils.yaml import split_front_matter
 FileKind: TypeAlias = Literal["commands", "skills", "agents"]
 Source: TypeAlias = Literal["built in", "user", "project", "plugin"]
 MAX_BYTES = 200_000
-"""Bytes of one extension file; a larger one is not used."""
+"""Maximum bytes of an extension file; a larger one is not used."""
 _NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")
 _OF_AGENTS: Mapping[HookEvent, HookEvent] = {"turn-end": "subagent-end"}
 _FORMAT = "Put `---`, `description: …`, `---` at its begin."
@@ -31,15 +31,15 @@ _FORMAT = "Put `---`, `description: …`, `---` at its begin."
 
 class ExtensionFile(msgspec.Struct, frozen=True):
     name: str
-    """As it is called: `review`; `git:commit` for `git/commit.md` in a folder of commands."""
+    """The name by which it is called: `review`; `git:commit` for `git/commit.md` in a folder of commands."""
     path: Path
     meta: Mapping[str, Any]
     """The front matter; see `split_front_matter`."""
     body: str
-    """The text behind it, without hidden characters."""
+    """The text after the front matter, without hidden characters."""
     source: Source
     hooks: tuple[Hook, ...] = ()
-    """Those of the front matter."""
+    """The hooks in the front matter."""
 
     @property
     def description(self) -> str:
@@ -54,8 +54,8 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
         root: the root of the project.
         trusted: whether the user trusts the project's files; if not, none of them is read.
 
-    Of two files with one name the first counts: the user's before the project's. Those of a plugin have its name in
-    front: `review:pdf`. Files with the same content, as in folders for several programs, count as one.
+    If two files have the same name, the first counts: the user's before the project's. Files of a plugin have its name
+    as a prefix: `review:pdf`. Files with the same content, as in folders for several programs, count as one.
     """
     found: dict[str, ExtensionFile] = {}
     problems: list[str] = []
@@ -75,7 +75,7 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
 
 
 def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> Iterator[tuple[Path, Path, Source]]:
-    """Each file, the folder that its name counts from, and its source."""
+    """Each file, the folder that its name is relative to, and its source."""
 
     def with_limit(folder: Path, files: list[Path]) -> list[Path]:
         if len(files) == MAX_FILES:
@@ -97,7 +97,7 @@ def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> I
 
 
 def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: list[str]) -> ExtensionFile:
-    """Raises ValueError: the file cannot be used, with the reason and the remedy."""
+    """Raises ValueError if the file cannot be used, with the reason and the remedy."""
     try:
         with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)

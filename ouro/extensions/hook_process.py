@@ -17,25 +17,25 @@ from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean
 
 MAX_OUTPUT = 64_000
-"""Bytes of each stream that are kept; the rest is read and dropped (E5)."""
+"""Maximum bytes that are kept of each stream; the rest is read and dropped (E5)."""
 _LAST_OUTPUT = 0.5
-"""Seconds for the rest of the output once the command has ended: another process may hold the pipe open."""
+"""Seconds for the rest of the output after the command has ended: another process may hold the pipe open."""
 _MOMENT = 0.05
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
     exit_code: int | None
-    """None: it was ended at its timeout, or could not be run. Of HTTP: 0 for a status of 2xx."""
+    """The exit code. None: it was ended at its timeout, or could not be run. For HTTP: 0 for a status of 2xx."""
     out: str
     error: str
-    """Its standard error, or why there is no answer."""
+    """The standard error, or why there is no answer."""
 
 
 async def run_command(
     argv: Sequence[str], data: bytes, cwd: Path, environment: Mapping[str, str], seconds: float
 ) -> HookAnswer:
-    """Run a command; it and all of its process group have ended when this returns."""
+    """Run a command; when this returns, all processes of its group have ended."""
     try:
         with TemporaryFile() as given:  # it need not read its input
             given.write(data)
@@ -56,12 +56,12 @@ async def run_command(
     in_time = True
     try:
         async with asyncio.timeout(seconds):
-            while process.returncode is None:  # `wait` also waits for those that have inherited the pipes
+            while process.returncode is None:  # `wait` also waits for processes that have inherited the pipes
                 await asyncio.wait({ended}, timeout=_MOMENT)
     except TimeoutError:
         in_time = False
     finally:
-        send_signal(process.pid, signal.SIGKILL, group=True)  # what it left behind, too
+        send_signal(process.pid, signal.SIGKILL, group=True)  # also ends the processes that it left
         await asyncio.wait(readers, timeout=_LAST_OUTPUT)
         for reader in readers:
             reader.cancel()
@@ -72,7 +72,7 @@ async def run_command(
 
 
 async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
-    import httpx  # late: few hooks are servers
+    import httpx  # imported late: only few hooks are servers
 
     out, headers = bytearray(), {"Content-Type": "application/json"}
     try:

@@ -42,16 +42,16 @@ CLAUDE_EVENTS: Mapping[str, HookEvent] = {
     "SessionEnd": "session-end",
     "Notification": "notification",
 }
-"""By the names in Claude Code's settings.json."""
+"""The events, by their names in Claude Code's settings.json."""
 _EDIT_FIELDS = {"old_string": "old_text", "new_string": "new_text"}
-"""The texts of an edit by the names in Claude Code."""
+"""The texts of an edit, by their names in Claude Code."""
 _ONE_EDIT = (*_EDIT_FIELDS, "replace_all")
 _NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
 _KNOWN_KEYS = {"type", "command", "args", "timeout", "statusMessage", "url"}
 BLOCKS = 2
-"""The exit code that blocks. Any other except 0 is a failure, which blocks nothing."""
+"""The exit code that blocks. Any other code except 0 is a failure, which does not block."""
 MAX_TEXT = 20_000
-"""Characters of a hook that go to the model."""
+"""Maximum characters of a hook's output that are sent to the model."""
 MAX_RUNS = 200
 DEFAULT_SECONDS = 60
 _STRENGTH: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
@@ -66,15 +66,15 @@ class Hook(msgspec.Struct, frozen=True):
     """Names, or a regular expression for a part of a name; empty: everything."""
     seconds: float
     place: str
-    """`~/.ouro/config.yaml`."""
+    """The file that it comes from: `~/.ouro/config.yaml`."""
     is_project: bool
-    """It is from a project or plugin: it may refuse, and never permit."""
+    """Whether it is from a project or plugin: it may refuse, but never permit."""
     check: Check | None = None
-    """The check that it enforces; a check with a rule runs no command."""
+    """The check that it enforces; a check with a rule does not run a command."""
     plugin: str = ""
-    """The folder of the plugin that it is from."""
+    """The folder of the plugin that it comes from."""
     agent: str = ""
-    """The kind of subagent that it is about, from its file; empty: all, and the agent of the session."""
+    """The kind of subagent that it is for, from its file; empty: all, and the agent of the session."""
 
     @property
     def label(self) -> str:
@@ -91,7 +91,7 @@ class Hook(msgspec.Struct, frozen=True):
         try:
             return any(re.search(self.matcher, name) for name in names)
         except re.error:
-            return True  # fail closed: run a guard too often rather than never
+            return True  # fail closed: better to run a guard too often than never
 
 
 class HookRun(msgspec.Struct, frozen=True):
@@ -104,18 +104,18 @@ class HookRun(msgspec.Struct, frozen=True):
     answer: HookAnswer
     outcome: HookOutcome
     failure: str
-    """Why its answer does not count; empty if it does."""
+    """Why its answer does not count; empty if it counts."""
 
 
 def load_hooks(
     users: Sequence[HookSettings], projects: Sequence[HookSettings], claude_files: Mapping[Path, bool]
 ) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
-    """The hooks in the order in which they count, also those of plugins, and a line for each entry that is not used.
+    """The hooks by priority, including those of plugins, and a line for each entry that is not used.
 
     Blocks.
 
     Args:
-        users, projects: those of the user's and of the project's config.yaml.
+        users, projects: the hooks of the user's and of the project's config.yaml.
         claude_files: settings files of Claude Code, and whether one is of the project.
     """
     problems: list[str] = []
@@ -134,7 +134,7 @@ def load_hooks(
         else:
             found += events_hooks(events, tilde(path), is_project, problems)
     for name, events in plugin_tables("hooks", problems).items():
-        # A plugin permits nothing, as a project: the user has read a list, not its programs.
+        # Like a project, a plugin permits nothing: the user has seen a list, not its programs.
         found += events_hooks(events, f"plugin {name}", True, problems, str(plugin_folder(name)))
     return tuple(found), tuple(problems)
 
@@ -156,7 +156,7 @@ def _check_hook(hook: Hook) -> Iterator[str]:
 def events_hooks(
     events: Mapping[str, Any], place: str, is_project: bool, problems: list[str], plugin: str = ""
 ) -> Iterator[Hook]:
-    """The hooks of an object as Claude Code has it; a line in `problems` for each that is not used."""
+    """The hooks in an object with Claude Code's format; each hook that is not used adds a line to `problems`."""
     for name, groups in events.items():
         event = CLAUDE_EVENTS.get(name) or next((own for own in EVENTS if own == name), None)
         if event is None:
@@ -197,13 +197,13 @@ def _command_line(entry: Mapping[str, Any]) -> str:
 
 
 def _enforce(check: Check) -> Hook:
-    """The hook that enforces a check. It permits nothing."""
+    """The hook that enforces a check. It never permits anything."""
     place = f"check {check.number}: {check.text}"
     return Hook(check.event, check.command, "", check.matcher, DEFAULT_SECONDS, place, is_project=True, check=check)
 
 
 def forbids(rule: str, tool: str, effect: str, targets: Sequence[str], cwd: Path) -> bool:
-    """Whether a permission rule would refuse a call. Raises ConfigError: it cannot be read."""
+    """Whether a permission rule would refuse a call. Raises ConfigError if the rule cannot be read."""
     judge = Permissions(Workspace(cwd), "auto", deny=[rule])
     return isinstance(judge.decide(tool, Effect(effect), targets), Deny)
 
@@ -212,8 +212,8 @@ class Hooks:
     """Runs the hooks of one session, and records each run.
 
     Args:
-        checks: those of the user; they hold besides `hooks`, and what they refuse is counted.
-        confine: returns the command that runs a command of a project in the sandbox.
+        checks: the user's checks; they hold in addition to `hooks`, and their refusals are counted.
+        confine: returns the command that runs a project's command in the sandbox.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class Hooks:
 
     @contextmanager
     def added(self, hooks: Sequence[Hook]) -> Iterator[None]:
-        """Run these hooks, too, inside of the `with` block."""
+        """Inside this context these hooks run too."""
         new = [hook for hook in hooks if hook not in self.hooks]
         self.add(new)
         try:
@@ -259,12 +259,12 @@ class Hooks:
     async def run(
         self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = (), most: float | None = None
     ) -> HookOutcome:
-        """Run the hooks of an event side by side, each once.
+        """Run the hooks of an event in parallel, each once.
 
         Args:
-            data: what they get as JSON, besides the name of the event.
-            names: what a matcher is compared with: of a tool its names, else a word such as `resume`.
-            most: seconds, if all of them have less time than they ask for.
+            data: the JSON that they receive, in addition to the name of the event.
+            names: the texts for matchers: the names of a tool, else a word such as `resume`.
+            most: a limit in seconds for all of them, if it is shorter than their own.
         """
         agent = str(data.get("agent", ""))
         wanted = dict.fromkeys(hook for hook in self.hooks if hook.event == event and hook.matches(names, agent))
@@ -281,10 +281,10 @@ class Hooks:
         if hook.check and outcome.verdict == "deny":
             await asyncio.to_thread(self._count, hook.check.number)
         elif hook.check and hook.check.rule and not failure:
-            return outcome  # it is compared with every call
+            return outcome  # a rule is compared with every call
         self.runs.append(HookRun(hook, at, took, answer, outcome, failure))
         log.info("hook %s %r: %s in %.2f s", hook.event, hook.label, failure or outcome.verdict or "done", took)
-        if failure and hook not in self._failed:  # once each: a hook may fail at every call
+        if failure and hook not in self._failed:  # only once for each hook, because it may fail at every call
             self._failed.add(hook)
             self._on_failure(f"The hook `{hook.label}` ({hook.event}, {hook.place}) failed: {failure}")
         return outcome
@@ -339,7 +339,7 @@ def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
         what = "no answer" if answer.exit_code is None else f"exit code {answer.exit_code}"
         return HookOutcome(), f"{what}: {one_line(answer.error or answer.out, 300)}".rstrip(": ")
     if not answer.out.startswith("{"):
-        # Plain text is context where Claude Code takes it as such.
+        # Plain text is context for the same events as in Claude Code.
         adds = hook.event in ("session-start", "user-prompt", "before-compaction")
         return HookOutcome(context=cut(answer.out, MAX_TEXT) if adds else ""), ""
     try:
@@ -356,7 +356,7 @@ def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
         raise ValueError(f"`{word}` is not a decision")
     verdict: Verdict = _VERDICTS.get(word, "")
     reason = own.get("permissionDecisionReason") or said.get("reason") or ""
-    if said.get("continue") is False:  # at the end of a turn a refusal would make the agent continue
+    if said.get("continue") is False:  # at the end of a turn a refusal makes the agent continue
         verdict, reason = "" if hook.event in ("turn-end", "subagent-end") else "deny", said.get("stopReason") or reason
     if verdict == "allow" and hook.is_project:
         verdict = ""  # a project permits nothing (R2)
@@ -376,7 +376,7 @@ def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
 def tool_data(
     tool: str, effect: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
-    """The fields about a tool call: the names of Claude Code for tool and arguments, and ouro's own."""
+    """The fields about a tool call: tool and arguments with the names of Claude Code and with ouro's own."""
     names = {"tool_name": names_elsewhere(tool)[0], "tool": tool, "effect": str(effect)}
     return {**names, "tool_input": _claude_arguments(tool, arguments, targets, cwd), "targets": list(targets)}
 
@@ -400,13 +400,13 @@ def _claude_arguments(tool: str, arguments: Mapping[str, Any], targets: Sequence
 def own_arguments(
     tool: str, arguments: Mapping[str, Any], changed: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
-    """The arguments of a call with what a hook changed, by the names of the tool or of Claude Code."""
+    """The arguments of a call with the changes of a hook, which uses the names of the tool or of Claude Code."""
     given = _claude_arguments(tool, arguments, targets, cwd)
     new = {key: value for key, value in changed.items() if key not in given or value != given[key]}
     if "path" in arguments and "file_path" in new:
         new["path"] = new.pop("file_path")
     if tool == "edit" and not new.keys().isdisjoint(_ONE_EDIT):
-        # The joined texts of several edits are not in the file: such an edit fails.
+        # The joined texts of several edits are not in the file, so such an edit would fail.
         edit = {key: new.pop(key, given.get(key)) for key in _ONE_EDIT}
         new["edits"] = [{_EDIT_FIELDS.get(key, key): value for key, value in edit.items()}]
     return {**arguments, **new}

@@ -50,7 +50,7 @@ class Plugin(msgspec.Struct, frozen=True):
     path: str = ""
     """The folder of the plugin in the source."""
     ref: str = ""
-    """The branch, tag or commit that was asked for."""
+    """The requested branch, tag or commit."""
     commit: str = ""
     """The commit that is installed; empty for a folder."""
     version: str = ""
@@ -80,7 +80,7 @@ def plugin_folder(name: str) -> Path:
 
 
 def plugin_folders(problems: list[str]) -> dict[str, Path]:
-    """The folder of each installed plugin; none, with a line in `problems`, where their list cannot be read."""
+    """The folder of each installed plugin; if the list cannot be read, none, and a line in `problems`."""
     try:
         return {name: plugin_folder(name) for name in installed_plugins()}
     except ConfigError as error:
@@ -89,7 +89,7 @@ def plugin_folders(problems: list[str]) -> dict[str, Path]:
 
 
 def plugin_tables(key: str, problems: list[str]) -> dict[str, dict[str, Any]]:
-    """`hooks` or `mcpServers` of each installed plugin; what cannot be read is added to `problems`. Blocks."""
+    """`hooks` or `mcpServers` of each installed plugin; unreadable ones add a line to `problems`. Blocks."""
     found: dict[str, dict[str, Any]] = {}
     for name, folder in plugin_folders(problems).items():
         try:
@@ -100,10 +100,10 @@ def plugin_tables(key: str, problems: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _table(folder: Path, key: str) -> dict[str, Any]:
-    """From its file and from the manifest (written there, or other files); `${CLAUDE_PLUGIN_ROOT}` is filled in.
+    """A table from its file and from the manifest (inline or in other files); `${CLAUDE_PLUGIN_ROOT}` is filled in.
 
     Raises:
-        ConfigError: one of the files is not valid, or not there.
+        ConfigError: one of the files is not valid, or does not exist.
     """
     named = _json(folder / MANIFEST, folder).get(key, [])
     sources = named if isinstance(named, list) else [named]
@@ -164,7 +164,7 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
 
 
 def install(name: str, folder: Path, plugin: Plugin) -> None:
-    """Put a fetched plugin in the place of the installed one. Raises ConfigError: it cannot be written."""
+    """Replace the installed plugin with a fetched one. Raises ConfigError if it cannot be written."""
     target, old = plugin_folder(name), plugins_dir() / f".old-{name}"
     try:
         shutil.rmtree(old, ignore_errors=True)
@@ -188,7 +188,7 @@ def remove(name: str) -> None:
 
 
 def describe_plugin(folder: Path) -> Iterator[str]:
-    """What a plugin brings, in lines: its files by kind, each program that it would run or reach, and what is not used.
+    """The contents of a plugin, as lines: its files by kind, each program that it would run or reach, and unused parts.
 
     Raises:
         ConfigError: its hooks or servers are not valid JSON.
@@ -213,7 +213,7 @@ def describe_plugin(folder: Path) -> Iterator[str]:
 
 
 def changed_files(before: Path, after: Path) -> list[str]:
-    """The files that differ between two folders of a plugin, with how."""
+    """The files that differ between two folders of a plugin, and how."""
     old, new = ({str(path.relative_to(base)): path for path in _all_files(base)} for base in (before, after))
     lines = [f"added {name}" for name in sorted(new.keys() - old.keys())]
     lines += [f"removed {name}" for name in sorted(old.keys() - new.keys())]
@@ -239,7 +239,7 @@ def _fetch(source: str, ref: str, folder: Path) -> tuple[str, str]:
 
 
 def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Copy commands, skills and agents that the manifest names elsewhere to where they are looked for; no links."""
+    """Copy commands, skills and agents from the places in the manifest to the usual folders; links are not copied."""
 
     def links(parent: str, names: list[str]) -> list[str]:
         return [name for name in names if (Path(parent) / name).is_symlink()]
@@ -249,7 +249,7 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
         for name in map(str, named if isinstance(named, list) else [named]):
             path = _resolve_named(folder, name)
             if path.is_relative_to(target.resolve()) or target.resolve().is_relative_to(path):
-                continue  # it is looked for there
+                continue  # it is already in the usual folder
             try:
                 if path.is_dir():
                     is_one = kind == "skills" and (path / "SKILL.md").exists()

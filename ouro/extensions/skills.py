@@ -25,13 +25,13 @@ what it returns: those are instructions of the user or of the project."""
 MAX_DESCRIPTION = 1_024
 MIN_DESCRIPTION = 40
 MAX_LISTED = 60
-"""Files beside a skill that are listed for the model."""
+"""Maximum files next to a skill that are listed for the model."""
 MAX_FILE = 100_000
 
 
 class Skill(msgspec.Struct, frozen=True):
     file: ExtensionFile
-    """Its SKILL.md, as it was at the start of the session."""
+    """The SKILL.md as it was at the start of the session."""
     is_on: bool = True
 
     @property
@@ -44,12 +44,12 @@ class Skill(msgspec.Struct, frozen=True):
 
     @property
     def is_offered(self) -> bool:
-        """Whether the model may use it without a request of the user."""
+        """Whether the model may use it without being asked by the user."""
         return self.is_on and str(self.file.meta.get("disable-model-invocation", "")).lower() != "true"
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """About how many it costs in each request, and how many when it is used."""
+        """About how many tokens it needs in each request, and how many more if it is used."""
         return estimate(_line(self, MAX_DESCRIPTION)) if self.is_offered else 0, estimate(self.file.body)
 
 
@@ -58,10 +58,10 @@ class Skills:
 
     Args:
         files: their SKILL.md files.
-        off: the names of those that are switched off.
+        off: the names of skills that are switched off.
         budget: tokens of names and descriptions in the system prompt.
-        trusts: whether a file beside a skill of the project may be used as it is now.
-        save: saves the names of those that are off.
+        trusts: whether a file next to a skill of the project may be used with its present content.
+        save: saves the names of the skills that are off.
     """
 
     def __init__(
@@ -106,14 +106,14 @@ class Skills:
         return skill
 
     def read(self, name: str, file: str = "", arguments: str = "") -> str:
-        """What the model is sent of a skill, or of a file beside it.
+        """The text of a skill, or of a file next to it, for the model.
 
         Raises:
             ToolError: there is no such skill or file, or it may not be used.
         """
         skill = self.offered(name)
         if file and file != "SKILL.md":
-            return self._read_beside(skill, file)
+            return self._read_extra_file(skill, file)
         files = [str(path.relative_to(skill.folder)) for path in self._other_files(skill) if path.name != "SKILL.md"]
         more = f", and {len(files) - MAX_LISTED} more" if len(files) > MAX_LISTED else ""
         beside = f"\n\nFiles beside it, for `file`: {', '.join(files[:MAX_LISTED])}{more}." if files else ""
@@ -125,7 +125,7 @@ class Skills:
         return f'<skill name="{name}" folder="{skill.folder}">\n{body}\n</skill>{beside}{scripts}'
 
     def commands(self) -> list[CustomCommand]:
-        """`/NAME` for each."""
+        """The command `/NAME` of each skill."""
         return [_command(skill) for skill in self.all()]
 
     def switch(self, name: str, *, on: bool) -> None:
@@ -146,7 +146,7 @@ class Skills:
         inside = (path for path in files_below(skill.folder, "skills") if path.resolve().is_relative_to(folder))
         return [path for path in inside if not is_project or self._trusts(path)]
 
-    def _read_beside(self, skill: Skill, name: str) -> str:
+    def _read_extra_file(self, skill: Skill, name: str) -> str:
         path = skill.folder / name
         if path not in self._other_files(skill):
             raise ToolError(f"There is no file `{name}` beside the skill {skill.name}, or the user does not trust it.")

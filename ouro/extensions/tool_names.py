@@ -13,7 +13,7 @@ from ouro.safety import Mode, parse_rule
 MODES: Mapping[Mode, str] = {
     "plan": "plan", "ask": "default", "edit": "acceptEdits", "auto": "bypassPermissions"
 }  # fmt: skip
-"""By ouro's name."""
+"""ouro's mode -> Claude Code's mode."""
 _RULE = re.compile(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "read": ("Read", "read_file", "NotebookRead"),
@@ -33,16 +33,16 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "web_search": ("WebSearch",),
     **{name: (name,) for name in ("memory_search", "tool_search", "mcp_call", "mcp_read")},
 }
-"""By ouro's name; the first is the one that Claude Code has. A tool of an MCP server has the same name everywhere."""
+"""ouro's name -> names in other programs, Claude Code's first. Tools of MCP servers have the same name everywhere."""
 _OTHER_HEADS = ("run", "net", "mcp")
 """Effects that a permission rule can name instead of a tool."""
 _CHANGING = ("write", "edit", "apply_patch")
 _RULES = {other: "write" if tool in _CHANGING else tool for tool, others in NAMES_ELSEWHERE.items() for other in others}
-"""What a rule of ouro names; `write` stands for every tool that changes files."""
+"""Name in another program -> name in a rule of ouro; `write` means every tool that changes files."""
 
 
 def own_rule(name: str) -> str:
-    """The permission rule of ouro for one tool of a list; a name that is ouro's already stays. Empty: not a rule."""
+    """ouro's permission rule for one tool of a list; a name of ouro's stays unchanged. Empty: it is not a rule."""
     found = _RULE.fullmatch(name.strip())
     if found is None:
         return ""
@@ -56,7 +56,7 @@ def own_rule(name: str) -> str:
 
 
 def names_elsewhere(tool: str) -> tuple[str, ...]:
-    """The names of one of ouro's tools in other programs, that of Claude Code first; its own if they have none."""
+    """The names of one of ouro's tools in other programs, Claude Code's first; its own name if they have none."""
     return NAMES_ELSEWHERE.get(tool, (tool,))
 
 
@@ -71,14 +71,14 @@ def own_names(name: str) -> tuple[str, ...]:
 
 
 def demand_rules(places: Places, more: Iterable[str] = ()) -> None:
-    """As `demand_tools`, for the rules in the settings, by place; the message names the file and the line."""
+    """As `demand_tools`, for the rules in the settings, by place; the message names file and line."""
     for place, found in places.items():
         for name in sorted(ADD_UP & found.keys()):
             demand_tools(found[name].value, more, "" if place == "flags" else f"{found[name].source}: ")
 
 
 def demand_tools(rules: Iterable[str], more: Iterable[str] = (), where: str = "") -> None:
-    """Raises OuroError where a rule names neither a tool, of ouro or `more`, nor an effect: it would do nothing.
+    """Raises OuroError if a rule names neither a tool (of ouro or `more`) nor an effect: it would have no effect.
 
     `where` is the beginning of the message.
     """

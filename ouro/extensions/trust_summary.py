@@ -1,4 +1,4 @@
-"""What the files of a project would do, in lines: for the question whether the user trusts them."""
+"""What the files of a project would do, as lines, for the question whether the user trusts them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ouro.utils.text import clean, cut, escaped
 from ouro.utils.yaml import parse_table, plain_values, split_front_matter
 
 MAX_WIDTH = 400
-"""Of a line that names files; a program is shown in full length up to `MAX_PROGRAM`."""
+"""Maximum characters of a line that names files; a program is shown with up to `MAX_PROGRAM` characters."""
 MAX_PROGRAM = 2_000
 _MAX_READ = 1_000_000
 _SCRIPTED = ("hooks", "mcp", "mcpServers")
@@ -73,7 +73,7 @@ def _programs(value: Any, place: str) -> Iterator[str]:
 
 
 def _kind_and_name(path: str) -> tuple[str, str]:
-    """What a file is, and how it is shown: `/review` for a command."""
+    """The kind of a file, and its name as it is shown: `/review` for a command."""
     for kind, folders in EXTENSION_FOLDERS.items():
         for folder in folders:
             if path.startswith(f"{folder}/"):

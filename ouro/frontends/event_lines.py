@@ -41,7 +41,7 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
             return retry_line(event, event.wait), "warning"
         case events.TurnFinished() if event.outcome != "answered":
             ending, level = _ENDINGS[event.outcome]
-            if event.outcome == "limit" and event.detail:  # it says `Stopped: …` itself
+            if event.outcome == "limit" and event.detail:  # the detail already begins with `Stopped: …`
                 return event.detail, level
             return (f"{ending}: {event.detail}" if event.detail else f"{ending}."), level
         case events.Compacted():

@@ -24,7 +24,7 @@ class PromptHistory:
         self._own: list[str] = []
 
     def entries(self) -> list[str]:
-        """All entries without duplicates, oldest first, this process last; an unreadable file counts as empty."""
+        """All entries without duplicates, oldest first, this process's last; an unreadable file counts as empty."""
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT_BYTES))
@@ -41,7 +41,7 @@ class PromptHistory:
             write_masked(text, self._write)
 
     def _write(self, text: str) -> None:
-        """An error of the disk is only logged: a lost history entry must not stop ouro."""
+        """Write an entry. Disk errors are only logged: a lost history entry must not stop ouro."""
         try:
             ensure_private_dir(self._path.parent)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionHit, SessionInfo, Status
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
-"""For each unit: its seconds, the number of units from which the next one is used, its name."""
+"""For each unit: its seconds, the number of units from which on the next unit is used, and its name."""
 LEFT_BRANCH = "This message is on a branch that was left by a rewind."
 _WHO = {"user": "you", "assistant": "ouro"}
 
@@ -174,10 +174,10 @@ def _unfinished(card: ResumeCard) -> str:
 
 
 MIN_SIMILARITY = 80
-"""Of 100: a title below this similarity does not match."""
+"""The minimum similarity (0 to 100) of a title that matches."""
 MAX_SIMILAR = 50
 MIN_FUZZY_LETTERS = 4
-"""Shorter searches resemble too many titles."""
+"""The minimum length of a search: shorter ones are similar to too many titles."""
 Scope = str
 THESE, PROJECT, ALL = "these", "this project", "all projects"
 

@@ -62,7 +62,7 @@ def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> I
                 continue
             value = None
             with suppress(ValueError, RecursionError):
-                # Not strict UTF-8: half a character at the end of a cut line must not lose the rest.
+                # Not strict UTF-8: because of half a character at the end of a cut line the rest must not be lost.
                 value = json.loads(line.decode("utf-8", "replace"))
             if isinstance(value, dict):
                 yield value
@@ -80,7 +80,7 @@ PROGRAM_NAMES: Mapping[str, str] = {
     "json": "an export",
 }
 MAX_TEXT = 4_000_000
-"""Characters of one text that are taken over; what a log holds beyond is a dump that nobody reads."""
+"""Maximum characters of one text that are imported; longer texts are dumps that nobody reads."""
 _MAX_PICTURE = 20 << 20
 _EARLIEST = "1970-01-01T00:00:00.000Z"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -93,11 +93,11 @@ class ForeignSession(msgspec.Struct, frozen=True):
     header: SessionHeader
     records: tuple[Record, ...]
     left_out: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """What was not taken over, and how often: `lines that cannot be read`, `messages of sub-agents`."""
+    """What was not imported -> how often: `lines that cannot be read`, `messages of sub-agents`."""
 
 
 def session_id_for(program: Program, original: str) -> str:
-    """The id in ouro: its own if it is valid, else one derived from it."""
+    """The id in ouro: the original id if it is valid, else an id derived from it."""
     if _UUID.fullmatch(original.lower()):
         return original.lower()
     return str(uuid.uuid5(_OURS, f"{program}:{original}".encode("utf-8", "replace").decode()))
@@ -112,7 +112,7 @@ def parse_time(value: Any, otherwise: str = "") -> str:
             found = datetime.fromisoformat(value.strip()[:40])
         else:
             found = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
-        found = found.astimezone(UTC)  # a time without a zone is local
+        found = found.astimezone(UTC)  # a time without a zone is local time
         return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return otherwise
@@ -140,12 +140,12 @@ def cut_text(text: str) -> str:
 
 
 def count_of(value: Any) -> int:
-    """A number of things; 0 where it is none."""
+    """The value if it is a count; otherwise 0."""
     return json_types.count(value) or 0
 
 
 def decode_image(media_type: Any, data: Any) -> Image | Text:
-    """An image from base64; a text in its place if it is not valid."""
+    """An image from base64; a text instead of it if it is not valid."""
     kind = short_text(media_type, 60) or "image/png"
     try:
         if not isinstance(data, str) or len(data) > _MAX_PICTURE * 4 // 3:
@@ -167,7 +167,7 @@ _STATES: Mapping[str, TodoState] = {"completed": "done", "done": "done", "in_pro
 
 
 class TranscriptBuilder:
-    """Numbers messages. The same input with more at the end gives the same records with more at the end."""
+    """Numbers messages. If the input only grows at its end, the records only grow at their end too."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -177,7 +177,7 @@ class TranscriptBuilder:
         self.branch: list[int] = []
         """The numbers of the messages on the current branch."""
         self.prompts: list[int] = []
-        """Those of them that the user wrote."""
+        """The numbers of these messages that the user wrote."""
         self.calls: dict[str, ToolCall] = {}
         self._places: dict[int, int] = {}
         self._numbers = itertools.count(1)

@@ -1,7 +1,7 @@
 """Claude Code's session files: JSON lines that form a tree by `uuid` and `parentUuid`.
 
-A file only grows and is read in its order: a prompt of the user whose parent is not the last message is a rewind.
-Entries of subagents (`isSidechain`) belong to other conversations and are left out.
+A file only grows, and is read in its order: a prompt of the user whose parent is not the last message is a rewind.
+Entries of subagents (`isSidechain`) belong to other transcripts and are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WITHOUT_WORDS = {
     "file-history-delta", "file-history-snapshot", "last-prompt", "mode", "permission-mode", "pr-link", "progress",
     "queue-operation", "started", "result", "summary", "system", "tag", "task-summary", "worktree-state",
 }  # fmt: skip
-"""Kinds of entries that are no messages; a kind that is not here is counted as left out."""
+"""Kinds of entries that are not messages; other unknown kinds are counted as left out."""
 _COMMAND = re.compile(r"\s*<command-(?:name|message)>")
 _COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
@@ -57,7 +57,7 @@ class _EntryReader:
     def __init__(self) -> None:
         self.builder = TranscriptBuilder()
         self._places: dict[str, int] = {}
-        """The number of the message that an entry is, or hangs on."""
+        """Entry -> the number of its message, or of the message that it belongs to."""
         self._last_answer = ("", 0)
         """The provider's id of the last answer, and its number here."""
         self._session_id = self._given_title = self._found_title = ""
@@ -66,7 +66,7 @@ class _EntryReader:
 
     def take(self, entry: dict[str, Any]) -> None:
         kind, builder = entry.get("type"), self.builder
-        # The user's own title wins over a model's, and each over the one before it.
+        # The user's own title wins over a model's title, and a later one over an earlier one.
         self._given_title = short_text(entry.get("customTitle")) or self._given_title
         self._found_title = short_text(entry.get("aiTitle")) or self._found_title
         if kind == "summary":
@@ -98,7 +98,7 @@ class _EntryReader:
             self._places[uuid] = number or self._places.get(str(entry.get("parentUuid")), last)
 
     def finish(self, path: Path) -> ForeignSession:
-        # A file also has summaries of other sessions: its own refer to an entry in it.
+        # A file also has summaries of other sessions; its own summary refers to an entry in the file.
         summaries = [text for leaf, text in self._summaries.items() if leaf in self._places]
         self.builder.set_title(self._given_title or self._found_title or (summaries[-1] if summaries else ""))
         return self.builder.finish("claude-code", self._session_id or path.stem, path)
@@ -145,7 +145,7 @@ class _EntryReader:
         model = short_text(message.get("model"), 120)
         is_own = model == "<synthetic>" or entry.get("isApiErrorMessage") is True
         named = "" if is_own or not model else model if "/" in model else f"anthropic/{model}"
-        # Messages of the program in the model's place (errors) are for the user: never sent to a model.
+        # Messages that the program writes as the model (errors) are for the user, and never sent to a model.
         number = builder.add(Message("assistant", parts, None if is_own else usage, named, is_own), at)
         self._last_answer = (answer_id, number)
         return number

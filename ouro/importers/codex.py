@@ -1,7 +1,7 @@
-"""Codex's rollout files: JSON lines, each `{timestamp, type, payload}`; the oldest ones hold the payloads bare.
+"""Codex's rollout files: JSON lines, each `{timestamp, type, payload}`; the oldest files have only payloads.
 
-The items of an answer (thinking, text, calls) come one by one; those in a row are one message. Events repeat the items
-for a screen, so only what no item has is taken from them: usage, rewinds, titles.
+The items of an answer (thinking, text, calls) come one by one; consecutive items are one message. Events repeat the
+items for a screen, so only what no item has is read from events: usage, rewinds, titles.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SURROUNDINGS = re.compile(
     r"|apps_instructions|plugins_instructions|turn_aborted|subagent_notification|INSTRUCTIONS)"
     r"|\s*# AGENTS\.md instructions|\s*<skill>|\s*</?image\b[^>]*>\s*\Z"
 )
-"""What the program put before the user's text: it is about another program's sandbox and tools."""
+"""Text that the program added before the user's text, about its own sandbox and tools."""
 _SHELL_LINE = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>(.*)\Z", re.DOTALL)
 _ITEMS = {
     "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
@@ -78,7 +78,7 @@ class _LineReader:
         self.builder = TranscriptBuilder()
         self._from_events = from_events
         self._answer = 0
-        """The number of the message that the items of the model still go to; 0: none is open."""
+        """The number of the message to which further items of the model are added; 0: none."""
         self._last_answer = 0
         self._header: Mapping[str, Any] = {}
         self._model = self._provider = self._at = ""
@@ -88,7 +88,7 @@ class _LineReader:
 
     def take(self, line: dict[str, Any]) -> None:
         builder = self.builder
-        # The oldest layout has no times: a millisecond apart, messages keep their order.
+        # The oldest layout has no times: one millisecond between messages keeps their order.
         self._at = parse_time(line.get("timestamp")) or add_milliseconds(self._at, len(builder.records) > self._written)
         self._written = len(builder.records)
         payload, kind = line.get("payload"), line.get("type")
@@ -108,7 +108,7 @@ class _LineReader:
             self._take_event(payload)
         elif kind == "compacted":
             summary = payload.get("message")
-            if isinstance(summary, str) and summary.strip():  # else it is encrypted for the provider
+            if isinstance(summary, str) and summary.strip():  # otherwise it is encrypted for the provider
                 self._answer = 0
                 builder.compact(summary, self._at)
         else:
@@ -120,7 +120,7 @@ class _LineReader:
         return self.builder.finish("codex", short_text(self._header.get("id")) or path.stem, path)
 
     def _take_header(self, payload: Mapping[str, Any]) -> None:
-        if not self._header:  # a copy of another session also has its header
+        if not self._header:  # a copy of another session also has the header of that session
             self._header = payload
             self._at = parse_time(payload.get("timestamp"), self._at)
             self.builder.project = project_folder(payload.get("cwd"))
@@ -143,7 +143,7 @@ class _LineReader:
             case "function_call" | "custom_tool_call" | "local_shell_call":
                 self._answered(_call(item))
             case "web_search_call" | "tool_search_call":
-                # The provider ran it: its results are not in the file.
+                # The provider ran it, so its results are not in the file.
                 call_id = short_text(item.get("call_id")) or f"search_{len(self.builder.calls) + 1}"
                 name = str(item["type"]).removesuffix("_call")
                 self._answered(ToolCall(call_id, name, dictionary(item.get("action"))))

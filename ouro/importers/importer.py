@@ -1,4 +1,4 @@
-"""Find session files of other programs, and import them: again only if they have changed (ImportLedger)."""
+"""Find session files of other programs, and import them. Unchanged files are not imported again (ImportLedger)."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def usual_places(environ: Mapping[str, str]) -> list[Path]:
 
 
 def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[ImportSource]:
-    """The sessions in files and below folders, newest first. Raises UsageError where a path is not there.
+    """The sessions in files and below folders, newest first. Raises UsageError if a path does not exist.
 
-    `program`: whose they are; None: what their beginning says.
+    `program`: the program that wrote them; None: recognized by their beginning.
     """
     found: list[ImportSource] = []
     for path in paths:
@@ -91,7 +91,7 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
             found.append(source)
         else:
             raise UsageError(
-                f"{path} is no session that ouro knows.", "`--from claude-code|codex|ouro-old|json` says whose it is."
+                f"{path} is not a known kind of session.", "`--from claude-code|codex|ouro-old|json` says whose it is."
             )
     return sorted(found, key=lambda item: item.changed_at, reverse=True)
 
@@ -144,17 +144,17 @@ def _words(line: Mapping[str, object]) -> str:
 
 
 class ImportLedger:
-    """The imported files and their state. Derived, may be deleted: then all is read again; nothing is added twice."""
+    """The imported files and their state. It may be deleted: then all is read again, but nothing is added twice."""
 
     def __init__(self) -> None:
         self._path = path = get_home() / "cache" / "imports.json"
         self._lines: dict[str, tuple[int, int, str]] = {}
-        """By path: size, time of the last change, and the id of the session."""
+        """Path -> size, time of the last change, and the id of the session."""
         with suppress(OSError, msgspec.MsgspecError, ValueError):
             self._lines = msgspec.json.decode(path.read_bytes(), type=dict[str, tuple[int, int, str]])
 
     def session_of(self, path: Path, sessions: Container[str]) -> str:
-        """The session that a file was imported into; empty if either has changed or is missing."""
+        """The session into which a file was imported; empty if one of them has changed or is missing."""
         size, changed, session_id = self._lines.get(str(path), (0, 0, ""))
         return session_id if session_id in sessions and (size, changed) == _state(path) else ""
 
@@ -165,7 +165,7 @@ class ImportLedger:
         try:
             write_private(self._path, msgspec.json.encode(self._lines))
         except OSError as error:
-            log.warning("%s: %s", self._path, error)  # all is read again the next time
+            log.warning("%s: %s", self._path, error)  # all files are read again the next time
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -185,10 +185,10 @@ class ImportResult(msgspec.Struct, frozen=True):
     session_id: str = ""
     title: str = ""
     messages: int = 0
-    """That were added."""
+    """The number of added messages."""
     left_out: Mapping[str, int] = msgspec.field(default_factory=dict)
     reason: str = ""
-    """Why it failed, or a remark."""
+    """Why it failed, or a notice."""
 
 
 class Importer(msgspec.Struct, frozen=True, eq=False):
@@ -253,15 +253,15 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
                     await self.store.save_memory(header.id, record)
         finally:
             await self.store.close_session(header.id)
-        remark = "It went on in both places: what was added there now stands behind what was said here."
+        remark = "It was continued in both places: messages from there were added after the messages from here."
         return replace(done, outcome="more", messages=added, reason=remark if has_parted else "")
 
 
 def _find_new(imported: Iterable[Record], source: Iterable[Record], program: str) -> tuple[list[Record], bool]:
-    """What a source has more than the session that was imported from it before, and whether that has more, too.
+    """What a source has in addition to the session imported from it, and whether that session has additions too.
 
-    A message is recognized by its time, its role and the call it begins with; not by its text, in which secrets may
-    have been masked. Changes that would hide messages that were added here are left out.
+    A message is recognized by its time, its role and the call it begins with; not by its text, because secrets in it
+    may have been masked. Changes that would hide messages that were added here are left out.
     """
     there, here = list(_keyed(source)), dict[_Key, Record]()
     last_at, last = "", 0
@@ -276,7 +276,7 @@ def _find_new(imported: Iterable[Record], source: Iterable[Record], program: str
     if has_parted:
         last += 1
         name = PROGRAM_NAMES.get(program, "another program")
-        note = f"What follows was said in {name}, where this session went on, too."
+        note = f"What follows was said in {name}, where this session was continued too."
         new.append(MessageRecord(last, last_at, Message("user", (Context(note),))))
     numbers, before = {0: 0}, 0
     for key, record in there:

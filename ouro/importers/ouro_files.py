@@ -35,17 +35,17 @@ _MAX_EXPORT, _MAX_OLDER = 1 << 30, 256 << 20
 
 
 def read_export(path: Path) -> ForeignSession:
-    """The session in an export. Raises SessionError: the file cannot be read, is no export, or one of a newer ouro."""
+    """The session in an export. Raises SessionError if the file cannot be read, is not an export, or is too new."""
     text = _content(path, _MAX_EXPORT)
     try:
         document = json.loads(text)
         header = header_from(document)
     except (ValueError, RecursionError) as error:
-        raise SessionError(f"{path} is no export of ouro: {str(error)[:200]}.") from error
+        raise SessionError(f"{path} is not an export of ouro: {str(error)[:200]}.") from error
     if header.format > FORMAT:
         raise SessionError(f"{path} was exported by a newer ouro (format {header.format}).", "Update ouro.")
     if header.id != session_id_for("json", header.id) or not parse_time(header.created_at):
-        raise SessionError(f"{path} is no export of ouro: its id or date is none.")
+        raise SessionError(f"{path} is not an export of ouro: its id or date is not valid.")
     left_out: Counter[str] = Counter()
     records: list[Record] = []
     for data in items if isinstance(items := document.get("records"), list) else []:
@@ -59,20 +59,20 @@ def read_export(path: Path) -> ForeignSession:
 def read_older_ouro(path: Path) -> ForeignSession:
     """The session in a `session.yaml` of the older layout, without its system messages: ouro has its own.
 
-    Raises SessionError where the file cannot be read, or is no such session.
+    Raises SessionError if the file cannot be read, or is not such a session.
     """
     try:
         document = load(_content(path, _MAX_OLDER))
     except BadYamlError as error:
         raise SessionError(f"{path} cannot be read: {error}.") from error
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
-        raise SessionError(f"{path} is no session of the older layout: it has no `messages`.")
+        raise SessionError(f"{path} is not a session of the older layout: it has no `messages`.")
     builder = TranscriptBuilder()
     builder.created = parse_time(document.get("created_at")) or parse_time(path.stat().st_mtime)
     for place, data in enumerate(document["messages"]):
         message = _message(data, builder) if isinstance(data, dict) else None
         if message is not None:
-            # Messages have no times: one millisecond apart they keep their order.
+            # Messages have no times: one millisecond between them keeps their order.
             builder.add(message, parse_time(data.get("timestamp"), add_milliseconds(builder.created, place)))
         elif not (isinstance(data, dict) and data.get("role") == "system"):
             builder.left_out[DAMAGED] += 1

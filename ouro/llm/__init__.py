@@ -1,6 +1,6 @@
 """Models: the catalog, one wire per provider protocol, streaming with retries.
 
-Code outside imports from here only. Modules are imported on first use.
+Code outside of this package imports from here only. Modules are imported on first use.
 """
 
 from typing import TYPE_CHECKING

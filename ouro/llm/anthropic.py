@@ -24,7 +24,7 @@ from ouro.utils.json_types import count, dictionary, string, text_or_json
 MAX_ID = 64
 CACHE_MARK = {"type": "ephemeral"}
 MARKED_MESSAGES = 2
-"""The newest message, and the one that was newest when the last answer was written to the cache."""
+"""Cache marks are set at the newest message, and at the one that was newest when the cache was last written."""
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class AnthropicChunks(ChunkReader):
         """Update the usage: the second report adds to the first, or corrects it."""
         if not usage:
             return
-        figures = usage if isinstance(usage, dict) else {COUNTS[0]: usage}  # which is no count
+        figures = usage if isinstance(usage, dict) else {COUNTS[0]: usage}  # a boolean is not a count
         self._counts |= {name: figure for name, figure in figures.items() if figure is not None}
         found = [count(self._counts.get(name, 0)) for name in COUNTS]
         plain, cached, written, output = found
@@ -105,7 +105,7 @@ class AnthropicChunks(ChunkReader):
 
 VERSION = "2023-06-01"
 INTERLEAVED = "interleaved-thinking-2025-05-14"
-"""Enables thinking between tool calls for models with a thinking budget; newer models do it without."""
+"""Enables thinking between tool calls for models with a thinking budget; newer models do not need it."""
 BUDGETS = {"low": 4_000, "medium": 10_000, "high": 32_000}
 MIN_BUDGET = 1_024
 FIRST_ADAPTIVE = (4, 6)
@@ -182,7 +182,7 @@ class AnthropicWire(Wire):
         )
 
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """All messages except the system prompt. The same ones give the same bytes, except for the cache marks."""
+        """All messages except the system prompt. The same messages give the same bytes, except for the cache marks."""
         said = [message for message in messages if message.role != "system"]
         sent: list[dict[str, Any]] = [
             {"role": "assistant" if message.role == "assistant" else "user", "content": content}
@@ -233,7 +233,7 @@ class AnthropicWire(Wire):
 
 
 def _thinking_styles(model: str) -> list[Style]:
-    """The ways to request thinking, likeliest first; models since Claude 4.6 choose their own budget."""
+    """The ways to request thinking, the most likely first; models since Claude 4.6 choose their own budget."""
     version = re.search(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2})(?!\d))?", model)
     is_new = version is not None and (int(version[1]), int(version[2] or 0)) >= FIRST_ADAPTIVE
     return ["adaptive", "budget", "none"] if is_new else ["budget", "adaptive", "none"]

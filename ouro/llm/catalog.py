@@ -1,4 +1,4 @@
-"""Catalog: which models exist, which are usable and why not; ModelSource: those that a session uses."""
+"""Catalog: which models exist, which are usable, or why not. ModelSource: the models of a session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Role = Literal["compact", "classify", "retrieve", "embed"]
 LOCAL_WINDOW = 32_768
 """The window of a local model, in tokens, if its server does not report one."""
 COMMAND_TIMEOUT = 30.0
-"""Seconds: a password manager may have to ask for a fingerprint."""
+"""Seconds for a key command: a password manager may ask for a fingerprint."""
 
 
 class Catalog:
@@ -51,7 +51,7 @@ class Catalog:
         self._file = file or ModelsFile()
         self._environ = os.environ if environ is None else environ
         self._fetched_keys: dict[str, str] = {}
-        """By the command that printed them."""
+        """Key command -> the key that it printed."""
         self._servers: Mapping[Provider, ServerModels] | None = None
         self.notices: tuple[str, ...] = ()
 
@@ -112,7 +112,7 @@ class Catalog:
         return tuple((provider.title, base_url(provider, self._environ)) for provider in silent)
 
     def resolve(self, name: str) -> str:
-        """The full name of what `name` means: `sonnet`, `gpt-5`, `anthropic/claude-sonnet-5`.
+        """The full name of the model that `name` means: `sonnet`, `gpt-5`, `anthropic/claude-sonnet-5`.
 
         Raises:
             NoModelError: no model or several match; the hint lists the nearest.
@@ -189,7 +189,7 @@ class Catalog:
             raise NoModelError(f"{name} cannot be used: {reason}.", hint if reason.endswith("not set") else "")
         provider, wire, url = provider_of(name), self._wire(name), self._url(name)
         if wire == "litellm" and provider and not provider.local and url == provider.base_url:
-            url = ""  # litellm knows it
+            url = ""  # litellm knows the URL
         key, source = self._find_key(name)
         return wire, Endpoint(url.rstrip("/"), key, key_source=source)
 
@@ -278,7 +278,7 @@ class Catalog:
     def _find_key(self, name: str) -> tuple[str, str]:
         """The key for a model, and its source; empty if there is none or none is needed.
 
-        It comes from the environment and the user's own models.yaml, from nowhere else.
+        It comes only from the environment and the user's own models.yaml.
 
         Raises:
             NoModelError: the command that prints the key failed.
@@ -301,9 +301,9 @@ class Catalog:
         return f"{variables[0]} is not set" if variables and not any(map(self._variable, variables)) else ""
 
     def _key_variables(self, name: str) -> tuple[str, ...]:
-        """The variables that may hold the key; empty where models.yaml has it, or none is needed.
+        """The variables that may hold the key; empty if models.yaml has the key, or none is needed.
 
-        An entry with an `api_base` of its own never gets the provider's key: it belongs to another server.
+        An entry with its own `api_base` never gets the provider's key, because it belongs to another server.
         """
         entry, provider = self._entry(name), provider_of(name)
         if entry.api_key or entry.api_key_command:
@@ -380,7 +380,7 @@ class ModelSource:
         return bool(self._roles.get(role))
 
     def change(self, name: str, effort: Effort) -> None:
-        """Use another model from the next request on. Earlier models may still be answering: `release` closes them.
+        """Use another model from the next request on. An earlier model may still be answering: `release` closes it.
 
         Raises:
             NoModelError: the model is unknown or has no key; the current one stays.
@@ -412,7 +412,7 @@ class ModelSource:
     def named(self, name: str) -> Sequence[Model]:
         """A model and its fallbacks by full name, made at first use; the session closes them. Raises NoModelError."""
         if name == self._models[0].spec.name:
-            return self._models  # the provider has the conversation in its cache
+            return self._models  # the provider has the messages of the session in its cache
         if name not in self._made:
             self._made[name] = self._make(name, "off")
         return self._made[name]

@@ -102,7 +102,7 @@ def _litellm_name(name: str) -> str:
 
 
 def _call_arguments(model: str, endpoint: Endpoint) -> Line:
-    """The arguments of each call of litellm; URL and key are left out where litellm knows them."""
+    """The arguments of each call of litellm; URL and key are left out if litellm knows them."""
     given = {"api_key": endpoint.api_key, "api_base": endpoint.base_url}
     known = {name: value for name, value in given.items() if value}
     return {"model": model, "first": endpoint.timeouts.first, "connect": endpoint.timeouts.connect, **known}
@@ -123,7 +123,7 @@ def _make_error(error: Line, endpoint: Endpoint, model: str) -> ModelError:
 
 
 class _LiteLLMChunks(OpenAIChunks):
-    """Parses chat completions of litellm, where Anthropic's thinking has blocks of its own."""
+    """Parses chat completions of litellm, in which Anthropic's thinking has separate blocks."""
 
     def _delta(self, delta: Line) -> Iterator[Chunk]:
         yield from super()._delta(delta)
@@ -144,7 +144,7 @@ def _mark_message(message: Line) -> Line:
 
 
 async def stream_events(user: object, name: str, request: Line, endpoint: Endpoint) -> AsyncGenerator[Any, None]:
-    """What the process of litellm streams in answer to a request; closing the generator cancels the request.
+    """The events that the litellm process streams for a request; closing the generator cancels the request.
 
     Args:
         name: `ask` for text, `embed` for vectors.
@@ -152,8 +152,8 @@ async def stream_events(user: object, name: str, request: Line, endpoint: Endpoi
 
     Raises:
         ModelUnavailable: the process died, could not start, or is silent.
-        StreamCut: it died or fell silent in the middle.
-        ModelError: the provider refused, or broke off.
+        StreamCut: it died or became silent in the middle of the answer.
+        ModelError: the provider refused, or ended the answer early.
     """
     timeouts = endpoint.timeouts
     try:
@@ -175,7 +175,7 @@ async def stream_events(user: object, name: str, request: Line, endpoint: Endpoi
 _process: WorkerProcess | None = None
 _users: set[object] = set()
 _sharing = threading.Lock()
-"""Text is requested on the event loop, vectors in threads."""
+"""A lock of threads: text is requested on the event loop, vectors in threads."""
 
 
 def share_process(user: object) -> WorkerProcess:

@@ -1,7 +1,7 @@
-"""litellm in a process of its own (`utils/worker.py`): `ask` takes the arguments of litellm.acompletion, `embed` those
+"""litellm in a separate process (`utils/worker.py`): `ask` takes the arguments of litellm.acompletion, `embed` those
 of litellm.aembedding.
 
-An event is one of those that chat completions stream; vectors come as one event, in OpenAI's format.
+Events are those that chat completions stream; vectors come as one event, in OpenAI's format.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DELTA = {"content", "reasoning_content", "thinking_blocks", "tool_calls", "refus
 def load_litellm() -> Any:
     """Import litellm without look-ups, `.env`, callbacks, retries and redirects.
 
-    Its price map is the packaged one. Without this, a `.env` above its own folder would be read.
+    The price map is the packaged one. Without these settings, a `.env` above litellm's folder would be read.
     """
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_MODE"] = "PRODUCTION"

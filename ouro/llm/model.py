@@ -20,7 +20,7 @@ Reason = Literal["stop", "tools", "length", "filtered"]
 
 
 MAX_CHARACTERS = 4_000_000
-"""Characters of one answer with thinking and arguments: about a million tokens, more than any model writes."""
+"""Maximum characters of one answer with thinking and arguments: about a million tokens, more than any model writes."""
 TOO_LARGE = "The answer was stopped: it is longer than any model's may be."
 
 
@@ -30,9 +30,9 @@ class Prices(msgspec.Struct, frozen=True):
     input: float
     output: float
     cached: float | None = None
-    """Reading from the cache; None: as `input`."""
+    """The price for reading from the cache; None: as `input`."""
     cache_written: float | None = None
-    """Writing to the cache; None: as `input`."""
+    """The price for writing to the cache; None: as `input`."""
 
     def cost(self, usage: Usage) -> float:
         cached = self.input if self.cached is None else self.cached
@@ -45,36 +45,36 @@ class Prices(msgspec.Struct, frozen=True):
 
 _PARAMETERS = late_pattern(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)b\b")
 MAX_SMALL = 14.0
-"""Billion parameters up to which background work is asked in small steps."""
+"""A model with at most so many billion parameters gets background work in small steps."""
 MAX_DESCRIBED = 3.0
-"""Billion parameters up to which `text_tools: auto` is `on`: qwen2.5-coder 1.5B solved none of ten tasks with tools of
-the request, and six with described ones (benchmarks.local_model)."""
+"""With at most so many billion parameters `text_tools: auto` means `on`: qwen2.5-coder 1.5B solved none of ten tasks
+with tools in the request, and six with described tools (benchmarks.local_model)."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True):
     name: str
-    """By the litellm name: `anthropic/claude-sonnet-5`, `openai/gpt-5`, `ollama_chat/qwen3`."""
+    """The litellm name: `anthropic/claude-sonnet-5`, `openai/gpt-5`, `ollama_chat/qwen3`."""
     window: int = 128_000
-    """Tokens of request and answer together."""
+    """The window: tokens of request and answer together."""
     max_output: int = 8_192
     prices: Prices | None = None
     images: bool = False
     tools: bool = True
     thinking: bool = False
     patches: bool = False
-    """Trained on the `*** Begin Patch` format: gets `apply_patch` instead of `edit`."""
+    """Whether it was trained on the `*** Begin Patch` format: it gets `apply_patch` instead of `edit`."""
     text_tools: Literal["auto", "on", "off"] = "auto"
     """`auto` and `on` run the tool calls in the text of an answer. `on`, and `auto` for a very small model, also
     describe the tools in the prompt."""
 
     @property
     def is_small(self) -> bool:
-        """Whether its name says that it has at most 14 billion parameters (`qwen2.5-coder:7b`)."""
+        """Whether it has at most 14 billion parameters, according to its name (`qwen2.5-coder:7b`)."""
         return self._has_at_most(MAX_SMALL)
 
     @property
     def describes_tools(self) -> bool:
-        """Whether the tools are described in the prompt, and an answer is held to the schema of a call."""
+        """Whether the tools are described in the prompt, and answers are constrained to the schema of a call."""
         return self.text_tools == "on" or (self.text_tools == "auto" and self._has_at_most(MAX_DESCRIBED))
 
     def _has_at_most(self, billions: float) -> bool:
@@ -93,7 +93,7 @@ class ModelChoice(msgspec.Struct, frozen=True):
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """A tool as the model is given it; `parameters` is a JSON schema of an object."""
+    """A tool as it is sent to the model; `parameters` is a JSON schema of an object."""
 
     name: str
     description: str
@@ -113,7 +113,7 @@ class ThinkingChunk(msgspec.Struct, frozen=True):
 
 
 class CallChunk(msgspec.Struct, frozen=True):
-    """A piece of a tool call. `index` tells parallel calls apart; arguments come as pieces of JSON text."""
+    """A piece of a tool call. `index` distinguishes parallel calls; arguments come as pieces of JSON text."""
 
     index: int
     id: str = ""
@@ -168,11 +168,11 @@ class Warmable(Protocol):
 
 @runtime_checkable
 class Constrainable(Protocol):
-    """A model that can be held to a JSON schema."""
+    """A model whose answers can be constrained to a JSON schema."""
 
     def with_schema(self, schema: Mapping[str, Any]) -> Model:
-        """The same model, on the same connection, at temperature 0, whose answers follow `schema` where the server can
-        do that.
+        """The same model, on the same connection, at temperature 0; its answers follow `schema` if the server supports
+        that.
 
         Args:
             schema: empty for free text. A text in it needs a `maxLength`, as a small model may repeat itself.
@@ -181,13 +181,13 @@ class Constrainable(Protocol):
 
 
 def constrain(model: Model, schema: Mapping[str, Any]) -> Model:
-    """The model held to a schema where it can be; see `Constrainable`."""
+    """The model, constrained to a schema if possible; see `Constrainable`."""
     return model.with_schema(schema) if isinstance(model, Constrainable) else model
 
 
 class Embedded(msgspec.Struct, frozen=True):
     vectors: list[list[float]]
-    """One for each text, in their order, all of one length."""
+    """One vector for each text, in their order, all of the same length."""
     usage: Usage
 
 
@@ -203,11 +203,11 @@ class EmbeddingModel(Protocol):
 class Timeouts(msgspec.Struct, frozen=True):
     connect: float = 10
     first: float = 120
-    """Until the first byte of an answer."""
+    """Seconds until the first byte of an answer."""
     idle: float = 90
-    """Between two bytes of it."""
+    """Seconds between two bytes of an answer."""
     content: float = 600
-    """Without text, thinking or a call, whatever else comes: a reasoning model can be silent for minutes."""
+    """Seconds without text, thinking or a call, even with other data: a reasoning model can be silent for minutes."""
 
 
 LOCAL_TIMEOUTS = Timeouts(first=900, content=1800)
@@ -218,14 +218,14 @@ VECTORS_SECONDS = 60.0
 
 class Endpoint(msgspec.Struct, frozen=True):
     base_url: str = ""
-    """`https://api.openai.com/v1`; for litellm empty where it knows the address itself."""
+    """`https://api.openai.com/v1`; empty if litellm knows the address itself."""
     api_key: str = ""
     key_source: str = ""
-    """Where the key came from (`OPENAI_API_KEY`, `models.yaml`), for the error when it is not accepted."""
+    """The source of the key (`OPENAI_API_KEY`, `models.yaml`), for the error if it is not accepted."""
     limits: Timeouts | None = None
     """None: the defaults for a local or a remote server."""
 
-    __repr__ = object.__repr__  # a traceback may be logged: it shows no key
+    __repr__ = object.__repr__  # a traceback may be logged, and must not contain the key
 
     @property
     def host(self) -> str:

@@ -41,12 +41,12 @@ class ModelEntry(msgspec.Struct, frozen=True):
     patches: bool | None = None
     text_tools: Literal["auto", "on", "off"] | None = None
     fallbacks: tuple[str, ...] = ()
-    """Asked in this order if the model does not answer."""
+    """The models to ask, in this order, if the model does not answer."""
 
-    __repr__ = object.__repr__  # a traceback may be logged: it shows no key
+    __repr__ = object.__repr__  # a traceback may be logged, and must not contain the key
 
     def merge_over(self, common: ModelEntry) -> ModelEntry:
-        """This entry, completed from `common`. A key of `common` never goes to an `api_base` of this entry."""
+        """This entry, completed from `common`. A key of `common` is never sent to an `api_base` of this entry."""
         said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) not in (None, "", ())}
         if any(way in said for way in KEY_WAYS) or self.api_base not in ("", common.api_base):
             common = replace(common, api_key="", api_key_env="", api_key_command="")
@@ -62,17 +62,17 @@ class ModelsFile(msgspec.Struct, frozen=True):
     default: str = ""
     """The model of a new session."""
     compact: str = ""
-    """The model that writes summaries and titles; empty: the one of the session."""
+    """The model that writes summaries and titles; empty: the model of the session."""
     classify: str = ""
-    """The model that decides what becomes a note; empty: the one that compacts."""
+    """The model that decides what becomes a note; empty: the model that compacts."""
     retrieve: str = ""
-    """The model that writes a hypothetical note for recall (HyDE); empty: none, recall then needs no model."""
+    """The model that writes a hypothetical note for recall (HyDE); empty: recall does not use a model."""
     embed: str = ""
-    """The model that turns texts into vectors; empty: the one on this machine, where it is installed."""
+    """The model that turns texts into vectors; empty: the local one, if it is installed."""
     fallbacks: tuple[str, ...] = ()
-    """For models without their own."""
+    """The fallbacks for models without their own."""
     models: Mapping[str, ModelEntry] = msgspec.field(default_factory=dict)
-    """By name; `anthropic/*` is the entry of all models of a provider."""
+    """Model name -> entry; `anthropic/*` is the entry for all models of a provider."""
 
 
 def read_models_file(path: Path) -> ModelsFile:
@@ -118,15 +118,15 @@ def make_private(path: Path) -> str:
 
 
 def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
-    """Put a model (or `provider/*`) into models.yaml: 0600, whole or not at all, comments and other entries kept.
+    """Write a model (or `provider/*`) into models.yaml (0600), completely or not at all; everything else stays.
 
     Args:
         name: the litellm name, or `anthropic/*` for all models of a provider; empty: only the default is set.
-        entry: its key, `api_base` and window; other fields of an entry that is there stay as they are.
-        default: the model that new sessions start with; empty: as it is.
+        entry: its key, `api_base` and window; other fields of an existing entry stay unchanged.
+        default: the model that new sessions start with; empty: unchanged.
 
     Raises:
-        ConfigError: the file is broken, cannot be written, or is laid out so that it has to be edited by hand.
+        ConfigError: the file is broken, cannot be written, or has a layout that must be edited by hand.
     """
     path = get_models_path()
     wanted = read_models_file(path)
@@ -137,19 +137,17 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
             changed = {key: getattr(entry, key) for key in WRITTEN}
             models = {**found, name: replace(found.get(name, ModelEntry()), **changed)}
             wanted = replace(wanted, models=models)
-            for key, value in reversed(changed.items()):  # each goes to the begin
+            for key, value in reversed(changed.items()):  # each is inserted at the beginning
                 text = with_value(text, ("models", name, key), as_scalar(value) if value else "", shown)
             if not any(changed.values()) and name not in found:
                 text = with_value(text, ("models", name), "{}", shown)
         if default:
             text, wanted = with_value(text, ("default",), as_scalar(default), shown), replace(wanted, default=default)
         # Parsed before it is written, so that an unusual layout loses no entry.
-        with suppress(ConfigError):  # the line numbers of the new text mean nothing to the user
+        with suppress(ConfigError):  # the line numbers of the new text have no meaning for the user
             if read_section(parse_table(text, shown), ModelsFile, shown) == wanted:
                 write_private(path, text)
                 return path
     except OSError as error:
         raise ConfigError(f"{shown} cannot be written: {error.strerror}.") from error
-    raise ConfigError(
-        f"{shown} is laid out so that it cannot be changed automatically.", "Add the model with an editor."
-    )
+    raise ConfigError(f"{shown} has a layout that cannot be changed automatically.", "Add the model with an editor.")

@@ -142,7 +142,7 @@ class OpenAIChunks(ChunkReader):
         for choice in dictionaries(event.get("choices")):
             yield from self._delta(dictionary(choice.get("delta")) or dictionary(choice.get("message")))
             finish = choice.get("finish_reason")
-            # Some relays say "error" where the provider behind them broke off.
+            # Some relays send "error" if the provider behind them ended the answer early.
             if finish and finish != "error":
                 self.reason = REASONS.get(str(finish), "stop")
         if usage := event.get("usage"):
@@ -173,7 +173,7 @@ def _texts(content: object) -> Sequence[object]:
 
 
 def parse_usage(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
-    """Tokens and cost; the server's own price counts if the table has none. None if a figure cannot be right."""
+    """Tokens and cost; the server's own price counts if the table has none. None if a figure is impossible."""
     details = dictionary(usage.get("prompt_tokens_details"))
     return make_usage(
         spec,
@@ -204,8 +204,8 @@ class OpenAIWire(Wire):
         self._limit_name = "max_completion_tokens" if newest else "max_tokens"
 
     def with_schema(self, schema: Mapping[str, Any]) -> OpenAIWire:
-        """The same model, on the same connection, at temperature 0, with `response_format`; without it where the server
-        refuses it."""
+        """The same model, on the same connection, at temperature 0, with `response_format`, unless the server refuses
+        it."""
         made = copy.copy(self)
         made._schema, made._is_exact = schema, True
         return made

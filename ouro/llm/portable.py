@@ -1,4 +1,4 @@
-"""Messages and JSON in a form that any provider accepts, whichever model wrote them."""
+"""Messages and JSON in a form that every provider accepts, also if another model wrote them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def reply_text(reply: ToolReply, sees_images: bool) -> str:
 
 
 def join_surrogates(text: str) -> str:
-    """`text` with surrogate pairs joined, and U+FFFD for each surrogate that is alone."""
+    """`text` with surrogate pairs joined, and U+FFFD for each single surrogate."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

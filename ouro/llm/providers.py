@@ -21,7 +21,7 @@ from ouro.utils.json_types import dictionaries, dictionary, string
 from ouro.utils.late_pattern import late_pattern
 
 TIMEOUT = 0.6
-"""Seconds for all servers together: a local answer takes milliseconds."""
+"""Seconds for all local servers together: a local answer takes milliseconds."""
 REMOTE_TIMEOUT = 5.0
 """Seconds for a server that the user configured: it may be remote."""
 MAX_ANSWER = 1_000_000
@@ -37,14 +37,14 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     base_url: str
     key_variables: tuple[str, ...] = ()
-    """The first that is set counts; none: no key is needed."""
+    """The variables for the key; the first that is set counts. Empty: no key is needed."""
     flagship: str = ""
-    """The model to start with when only a key is known."""
+    """The model to start with if only a key is known."""
     wire: WireName = "openai"
     base_variables: tuple[str, ...] = ()
     """Environment variables that set another URL."""
     litellm_prefix: str = ""
-    """Its name in litellm, if that differs."""
+    """Its name in litellm, if it differs."""
     local: bool = False
 
     @property
@@ -59,7 +59,7 @@ PROVIDERS = {provider.name: provider for provider in _ALL}
 
 
 def is_for_chat(name: str) -> bool:
-    """Whether a model of a local server is listed; models for vectors and the like are not."""
+    """Whether a model of a local server is listed; models for vectors and similar ones are not."""
     return not any(word in name.lower() for word in NOT_FOR_CHAT)
 
 
@@ -73,19 +73,19 @@ def is_litellm_provider(name: str) -> bool:
 
 
 class ServerModels(msgspec.Struct, frozen=True):
-    """What a server says about its models."""
+    """The models that a server reports."""
 
     url: str
     models: Mapping[str, int | None] = {}
-    """By their litellm names (`ollama_chat/qwen3-coder:30b`) with their windows in tokens, where the server says."""
+    """litellm name (`ollama_chat/qwen3-coder:30b`) -> window in tokens; None if the server does not report it."""
     problem: str = ""
     """Why it lists none: `nothing answers (Connection refused)`."""
     needs_key: bool = False
-    """It refused the request without a key, or with this one."""
+    """Whether it refused the request without a key, or with this key."""
 
 
 def is_address(url: str) -> bool:
-    """Whether a server can be at `url`: `http://HOST…` or `https://HOST…`, with a port that there is."""
+    """Whether `url` can be the address of a server: `http://HOST…` or `https://HOST…`, with a valid port."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -124,7 +124,7 @@ def find_local_servers(environ: Mapping[str, str], timeout: float = TIMEOUT) -> 
 
 
 def list_models_at(address: str, key: str = "") -> ServerModels:
-    """What the OpenAI-compatible server at an address as users type it offers, as `openai/…`. Blocks.
+    """The models (`openai/…`) of the OpenAI-compatible server at an address, as users type it. Blocks.
 
     A missing `http://` or `https://` and a missing `/v1` are added.
     """
@@ -156,12 +156,12 @@ def _add_scheme(address: str) -> str:
 
 
 def _local_url(given: str, provider: Provider) -> str:
-    """A URL from the forms that OLLAMA_HOST may have: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole URL."""
+    """A URL from the possible forms of OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole URL."""
     try:
         parts = urlsplit(given if "://" in given else f"http://{given}")
         host, port = parts.hostname or "127.0.0.1", parts.port
     except ValueError:
-        return given  # it is no address: no server answers, and its models are not usable
+        return given  # it is not an address: no server answers, and its models are not usable
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - where it listens; it is asked on this machine
         host = "127.0.0.1"
     port = port or (443 if parts.scheme == "https" else urlsplit(provider.base_url).port)
@@ -170,7 +170,7 @@ def _local_url(given: str, provider: Provider) -> str:
 
 
 def _fetch(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
-    """The JSON at `url`, or None and why there is none. Goes past proxies."""
+    """The JSON at `url`, or None and why there is none. Proxies are not used."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     headers = {"Accept": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
@@ -213,7 +213,7 @@ MAX_OUTPUT = 64_000
 VERSION_TAIL = late_pattern(r"(-\d{4}-\d\d-\d\d|-20\d{6}|-\d{4}|-latest|:free|:beta)$")
 
 NEEDS_LITELLM = late_pattern(r"openai/(gpt-[\d.]+-(codex|pro)|o[13]-pro|.*deep-research)")
-"""OpenAI's models that are not served as chat completions: litellm translates."""
+"""OpenAI's models that are not served as chat completions: litellm translates for them."""
 
 
 def find_known_spec(name: str) -> ModelSpec | None:
@@ -240,10 +240,10 @@ def _parse_row(row: str) -> ModelSpec:
 
 _ROWS = Path(__file__).with_name("known_models.txt").read_text(encoding="utf-8").splitlines()
 TABLE = tuple(_parse_row(row) for row in _ROWS if not row.startswith("#"))
-"""By provider: the recommended model first, then newest first.
+"""Provider -> models: the recommended model first, then newest first.
 
-Where a provider charges more beyond a length, the window ends there: no session silently costs twice as much. `window:`
-in models.yaml lifts that.
+If a provider charges more beyond a length, the window ends there, so that no session silently costs twice as much.
+`window:` in models.yaml overrides that.
 """
 KNOWN = {spec.name.lower(): spec for spec in TABLE}
 
@@ -276,7 +276,7 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
 
 
 def find_nearest(word: str, names: Sequence[str]) -> list[str]:
-    """Up to three of the names: of the provider that the word names, else those that look like it."""
+    """Up to three of the names: those of the provider that the word names, else those with similar spelling."""
     import difflib
 
     providers = {name.partition("/")[0] for name in names}

@@ -33,12 +33,12 @@ from ouro.llm.text_tools import TextToolsModel
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
 
 ATTEMPTS = 5
-"""For background work, and for a model that has a fallback."""
+"""The number of attempts for background work, and for a model that has a fallback."""
 PATIENT_ATTEMPTS = 11
-"""For the last model of a turn: two to five minutes outlast a restart or a short outage."""
+"""The number of attempts for the last model of a turn: in two to five minutes a restart or a short outage ends."""
 FIRST_WAIT = 1.0
 MAX_WAIT = 60.0
-"""Seconds. A longer wait is reported instead."""
+"""Seconds; a longer wait is not made, but reported."""
 MAX_CALLS = 200
 _USABLE_ID = re.compile(r"\S{1,4000}")
 _INCOMPLETE: Mapping[Reason | None, Incomplete] = {"length": "length", "filtered": "filtered"}
@@ -65,7 +65,7 @@ def _new_id() -> str:
 
 class ReplyBuilder:
     def __init__(self, model: str = "", taken: Iterable[str] = (), new_id: Callable[[], str] = _new_id) -> None:
-        """`taken` are the ids of calls that the transcript has already."""
+        """`taken` are the ids of calls that are already in the transcript."""
         self._model = model
         self._taken = frozenset(taken)
         self._new_id = new_id
@@ -75,7 +75,7 @@ class ReplyBuilder:
         self._size = 0
         self._usage: Usage | None = None
         self.reason: Reason | None = None
-        """Why the provider ended the answer; None before."""
+        """Why the provider ended the answer; None until then."""
 
     def add(self, chunk: Chunk) -> None:
         """Add the next chunk. Raises ModelError if the answer is too large."""
@@ -115,7 +115,7 @@ class ReplyBuilder:
         """The whole answer.
 
         Raises:
-            StreamCut: the provider sent no end.
+            StreamCut: the provider did not send the end.
             EmptyAnswer: there is no text and no tool call.
             RequestRefused: there is no text, and a retry will not change it.
         """
@@ -172,7 +172,7 @@ class ReplyBuilder:
 class ModelCall:
     """One answer of the first of `models`, or of the next ones once its attempts are used up.
 
-    This is the only place that retries. `taken` are the ids of tool calls that the transcript has already.
+    Only this class retries. `taken` are the ids of tool calls that are already in the transcript.
     """
 
     def __init__(

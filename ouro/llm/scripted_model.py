@@ -1,4 +1,4 @@
-"""ScriptedModel: replays given replies; for tests, `ouro demo`, and where no model is usable."""
+"""ScriptedModel: replays given replies; for tests, for `ouro demo`, and if no model is usable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ouro.messages import Message, ToolCall, Usage
 
 PIECE = re.compile(r"\S+\s*|\s+")
 MAX_PIECES = 500
-"""Of a text; a longer one has several words in a piece."""
+"""The maximum pieces of a text; a longer text has several words in a piece."""
 ARGUMENT_PIECE = 24
 """Characters of a call's arguments per chunk: few, so that they come in several chunks as from a provider."""
 SCRIPTED = ModelSpec("scripted")
@@ -33,17 +33,17 @@ class ScriptedReply(msgspec.Struct, frozen=True):
     """The seal that closes the thinking."""
     usage: Usage = SMALL_USAGE
     error: ModelError | None = None
-    """Raised after the text and calls, instead of an end: a stream that breaks."""
+    """Raised after the text and calls, instead of an end, to simulate a broken stream."""
     cut: bool = False
-    """The stream stops without an end."""
+    """Whether the stream stops without an end."""
     reason: Reason | None = None
-    """Why the answer ends; None: it is whole."""
+    """Why the answer ends; None: it is complete."""
     hold: Callable[[], Awaitable[Any]] | None = None
     """Awaited between text and calls: stops a reply in the middle until the test continues."""
 
 
 Step = ScriptedReply | ToolCall | OuroError | str | Callable[[Sequence[Message]], "ScriptedReply | ToolCall | str"]
-"""A reply; a call or text alone; an error in its place; or a function from the messages to a reply."""
+"""A reply; only a call or text; an error to raise; or a function from the messages to a reply."""
 
 
 class ScriptedRequest(msgspec.Struct, frozen=True):
@@ -52,11 +52,11 @@ class ScriptedRequest(msgspec.Struct, frozen=True):
 
 
 class ScriptedModel:
-    """A model that streams the replies of its script, one a request; `requests` holds the requests.
+    """A model that streams the replies of its script, one for each request; `requests` holds the requests.
 
     Args:
         script: the replies, in order.
-        spec: what the model claims to be.
+        spec: the properties of the model.
         pace: seconds between two words.
     """
 

@@ -1,9 +1,10 @@
 """The steps of a very small model: requests that ask one thing at a time, and calls that need no model.
 
 A model of 1.5 billion parameters writes a file well when it is asked for that file alone, and badly as a string in a
-JSON object. After a long session it repeats the command that failed. So it names the file to change, and is asked for
-the new text in a request of its own, from which the `edit` is made. After a failed command it is asked which file has
-the fault; after the change the command is run again. All steps are ordinary tool calls; the messages say which is next.
+JSON object. After a long session it repeats the command that failed. So it only names the file to change; a separate
+request asks for the new text, from which the `edit` is made. After a failed command a request asks which file has the
+fault; after the change the command is run again. All steps are ordinary tool calls; the next step follows from the
+messages.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ CHANGE = ToolSpec(
 _TO_CHANGE, _CHANGED, _FAULT, _AGAIN = "tochange_", "changed_", "fault_", "again_"
 """Prefixes of the ids of calls that are steps."""
 _NOT_OFFERED = {"subagent", "todo", "shell_output", "shell_kill"}
-"""A very small model uses these tools to put off the task."""
+"""A very small model uses these tools to delay the task."""
 _NEEDED = {"read", "edit", "write", "glob", "shell"}
 _MAX_FAILURES = 3
-"""Failed commands of a turn after which no step is asked."""
+"""After so many failed commands in a turn no more steps are asked."""
 _MAX_FILES = 40
 _MAX_LINES = 400
 _MAX_TASK, _MAX_OUTPUT = 2_000, 3_000
-"""Characters in a request."""
+"""Maximum characters of the task and of the output in a request."""
 _WANTS_CHANGE = late_pattern(
     r"\b(?:mend|fix|repair|correct|solve|debug|make|change|implement|improve|get .{0,40}\b(?:work|pass)\w*)\b",
     re.IGNORECASE,
@@ -64,7 +65,7 @@ _TEST = late_pattern(
 _ELIDED = late_pattern(
     r"\W*(?:\.\.\.|…|(?:the )?rest of|(?:existing|remaining|other) (?:code|\w+ unchanged))", re.IGNORECASE
 )
-"""Matches a line that stands for others that the model left out."""
+"""Matches a placeholder line for lines that the model left out."""
 _MIN_LEFT = 0.5
 """An answer with a smaller share of the lines is not the whole file."""
 _LINE = late_pattern(r"\d+\t(.*)")
@@ -81,7 +82,7 @@ class StepRequest(msgspec.Struct, frozen=True):
 
 
 def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCall | StepRequest | None:
-    """The next step of the turn: a call that needs no model, a request of its own, or None: ask for the next tool."""
+    """The next step of the turn: a call that needs no model, a separate request, or None: ask for the next tool."""
     turn = _Turn.of(messages)
     if turn is None or not {tool.name for tool in tools} >= _NEEDED:
         return None
@@ -98,7 +99,7 @@ def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCal
 
 
 def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
-    """The messages for an answer without tools: the prompt has only the instructions; memory is beside the question.
+    """The messages for an answer without tools: the prompt has only the instructions; memory is next to the question.
 
     In the whole prompt a very small model overlooks both.
     """
@@ -119,9 +120,9 @@ def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
 
 
 def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The tools that a very small model is offered: `change` instead of `edit`, unless `change` has just failed.
+    """The tools for a very small model: `change` instead of `edit`, unless `change` has just failed.
 
-    Empty if the user wants no tools: such a model would call them all the same.
+    Empty if the user wants no tools: such a model would call them nevertheless.
     """
     said = next((message.text for message in reversed(messages) if message.role == "user"), "")
     if _NO_TOOLS.search(said):
@@ -134,7 +135,7 @@ def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[
 
 
 def begin_change(call: ToolCall, messages: Sequence[Message]) -> ToolCall:
-    """The call that runs for one that the model chose: a change begins with reading the file."""
+    """The call to run for the call that the model chose: a change begins with reading the file."""
     turn, path = _Turn.of(messages), call.arguments.get("path")
     if call.name == "change" or (call.name == "write" and turn and path in turn.read):
         return ToolCall(_id(_TO_CHANGE), "read", {"path": path})
@@ -170,7 +171,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> _Turn | None:
-        """The turn whose last message is the result of one call; None for any other."""
+        """The turn whose last message is the result of one call; None for any other turn."""
         start = next((at for at in reversed(range(len(messages))) if messages[at].role == "user"), 0)
         calls = {call.id: call for message in messages[start:] for call in message.tool_calls}
         replies = [reply for message in messages[start:] for reply in message.parts_of(ToolReply)]
@@ -255,7 +256,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
 
 def _read_lines(text: str) -> list[str] | None:
-    """The lines of a file, from the result of `read`; None if it is not whole, or no text."""
+    """The lines of a file, from the result of `read`; None if it is not the whole file, or not text."""
     if text == "[The file is empty.]":
         return []
     found = [_LINE.fullmatch(line) for line in text.split("\n")]

@@ -1,7 +1,7 @@
 """TextToolsModel: finds tool calls in the text of an answer, and describes the tools to very small models.
 
 Forms of a call: a JSON object `{"name": …, "arguments": {…}}`, plain or fenced; `<tool_call>…</tool_call>` (Hermes,
-Qwen); `<tools>…</tools>` (what small Qwen models make of it); `<function=NAME>…</function>` and `<|python_tag|>…`
+Qwen); `<tools>…</tools>` (small Qwen models write this instead); `<function=NAME>…</function>` and `<|python_tag|>…`
 (Llama); `[TOOL_CALLS] […]` (Mistral).
 """
 
@@ -90,9 +90,9 @@ class TextToolsModel:
         self.spec = model.spec
         self._model = model
         self._has_failed_step = False
-        """The answer to a step cannot be used: another attempt would get the same answer."""
+        """Whether the answer to a step cannot be used: another attempt would get the same answer."""
         self._step_usage: Usage | None = None
-        """Of that answer."""
+        """The usage of that answer."""
 
     async def close(self) -> None:
         await self._model.close()
@@ -114,7 +114,7 @@ class TextToolsModel:
                 yield chunk
 
     async def _step(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Chunk]:
-        """The call of the next step, where it is not the next tool that the model is asked for; else nothing."""
+        """The call of the next step; nothing if the model must be asked for the next tool."""
         step = next_step(messages, tools)
         usage: Usage | None = None
         if isinstance(step, StepRequest):
@@ -188,7 +188,7 @@ def find_calls(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) ->
 
 
 def find_answer(text: str) -> str | None:
-    """The text of a call of `answer`, as far as it is written; None if it is no such call."""
+    """The text of a call of `answer`, as far as it is written; None if it is not such a call."""
     opener = _ANSWER_OPENER.match(text)
     if opener is None:
         return None
@@ -201,7 +201,8 @@ def find_answer(text: str) -> str | None:
 def _cut_repetition(text: str, *, is_call: bool) -> str | None:
     """The text up to where it begins to repeat itself; None if it does not.
 
-    A small model at temperature 0 repeats two sentences until `max_output`. A call may, where it holds a file.
+    A small model at temperature 0 repeats two sentences until `max_output`. In a call that holds a file this is
+    allowed.
     """
     if is_call and text.lstrip().startswith("{"):
         return None
@@ -228,7 +229,7 @@ def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> li
     sent: list[Message] = []
     for message in messages:
         if message.role == "system":
-            # Memory, which is the last part, changes more often than the tools: a server has the rest in its cache.
+            # The tools come before memory, the last part, which changes more often: a server has the rest in its cache.
             sent.append(Message("system", (*message.parts[:1], *described, *message.parts[1:])))
             described = ()
         elif message.role == "tool":
@@ -244,7 +245,7 @@ def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> li
 
 
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """The JSON schema of an answer that is one call: of a tool, or of `answer`."""
+    """The JSON schema of an answer that consists of one call, of a tool or of `answer`."""
     fields = [{"name": {"const": tool.name}, "arguments": tool.parameters} for tool in _with_answer_tool(tools)]
     closed = {"type": "object", "required": ["name", "arguments"], "additionalProperties": False}
     return {"anyOf": [{**closed, "properties": properties} for properties in fields]}
@@ -350,9 +351,9 @@ def _squeeze(text: str) -> str:
 
 
 def _with_answer_tool(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
-    """The tools and `answer`, without optional arguments: small models fill them in where that does harm.
+    """The tools and `answer`, without optional arguments, because small models fill them in even if that is wrong.
 
-    The shell can do what these would, such as `offset` of `read` for a long file.
+    The shell can do what these arguments do, such as `offset` of `read` for a long file.
     """
     for tool in (*tools, ANSWER):
         fields = tool.parameters.get("properties", {})

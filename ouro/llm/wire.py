@@ -43,11 +43,11 @@ MAX_LESSONS = 5
 """Changes to a request after refusals."""
 MAX_ERROR_BODY = 64_000
 MAX_ANSWER = 64_000_000
-"""Bytes. Only a broken server sends more."""
+"""Maximum bytes of a stream; only a broken server sends more."""
 MAX_PIECE = 1 << 16
 """Bytes that are decompressed at once."""
 MAX_LINE = 16_000_000
-"""Characters. Limits the memory that a line without an end can take."""
+"""Maximum characters of a line: a line without an end must not fill the memory."""
 EXPECTED = ("text/event-stream", "text/plain", "application/octet-stream", "application/x-ndjson")
 DONE = "[DONE]"
 LAST = "message_stop"
@@ -89,9 +89,9 @@ class ChunkReader(ABC):
 
 
 def make_usage(spec: ModelSpec, *figures: object, cost: object = None) -> Usage | None:
-    """The usage from a provider's figures (input, cached, cache_written, output); None if one of them cannot be right.
+    """The usage from a provider's figures (input, cached, cache_written, output); None if one of them is impossible.
 
-    The prices of the model count; where they are unknown, the provider's own `cost`.
+    The prices of the model count; if they are unknown, the provider's own `cost`.
     """
     counts = [0 if figure is None else count(figure) for figure in figures]
     if None in counts:
@@ -106,7 +106,7 @@ async def read_chunks(
 ) -> AsyncGenerator[Chunk, None]:
     """The chunks of an answer. Raises StreamCut after `silence` seconds without text, thinking or a call.
 
-    Comments and pings keep a connection open, but not a turn.
+    Comments and pings keep a connection open, but do not count as an answer.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + silence
@@ -142,7 +142,7 @@ class Wire(ABC):
         self._model = spec.name.partition("/")[2] or spec.name
         """Its name on the wire."""
         self._clients: list[httpx.AsyncClient] = []
-        """None or one, which keeps its connections between requests; a list, so that copies of a model share it."""
+        """No client or one, which keeps its connections between requests; a list that copies of a model share."""
         self._making = asyncio.Lock()
 
     async def warm(self) -> None:
@@ -179,11 +179,11 @@ class Wire(ABC):
     def _request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[str, Mapping[str, str], dict[str, Any]]:
-        """Path, headers and body."""
+        """The path, headers and body of a request."""
 
     @abstractmethod
     def _learn(self, refusal: str) -> bool:
-        """Change the request feature that the server has just refused; False if it refused for another reason."""
+        """Change the request feature that the server has just refused; returns False if there was another reason."""
 
     async def _post(
         self, path: str, headers: Mapping[str, str], body: Any, reader: ChunkReader
@@ -193,7 +193,7 @@ class Wire(ABC):
         Once the answer is complete, errors are ignored.
 
         Raises:
-            ModelError: the server does not answer, refuses, or breaks off; or an event cannot be read.
+            ModelError: the server does not answer, refuses, or ends early; or an event cannot be read.
         """
         async with aclosing(self._read_events(path, headers, body)) as events:
             while True:
@@ -255,7 +255,7 @@ class Wire(ABC):
                 yield piece
 
     async def _check_kind(self, response: httpx.Response) -> None:
-        """Raise an error for a web page or a JSON object instead of a stream, whatever its status."""
+        """Raise an error for a web page or a JSON object instead of a stream, with any status."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in EXPECTED or not kind:
             return
@@ -282,7 +282,7 @@ class Wire(ABC):
 
 
 def make_decoder(response: httpx.Response, endpoint: Endpoint) -> Callable[[bytes], Iterator[bytes]]:
-    """Decodes the bytes of an answer, piece by piece: httpx would decode 60 KB of gzip to 60 MB at once.
+    """Make a decoder of an answer's bytes, piece by piece: httpx would decode 60 KB of gzip to 60 MB at once.
 
     Raises ModelUnavailable for an encoding that was not requested; the decoder raises StreamCut for damaged bytes.
     """
@@ -293,7 +293,7 @@ def make_decoder(response: httpx.Response, endpoint: Endpoint) -> Callable[[byte
         raise ModelUnavailable(f"{endpoint.address} sent the encoding {encoding[:40]!r}, which was not requested.")
     import zlib
 
-    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # finds out which of the two headers there is
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # detects which of the two headers there is
 
     def decoded(data: bytes) -> Iterator[bytes]:
         while data:
@@ -310,7 +310,7 @@ def make_decoder(response: httpx.Response, endpoint: Endpoint) -> Callable[[byte
 
 
 class ServerEvent(msgspec.Struct, frozen=True):
-    """One server-sent event: its type, empty where the server names none, and its data."""
+    """One server-sent event: its type (empty if the server names none) and its data."""
 
     event: str
     data: str
@@ -322,7 +322,7 @@ class EventDecoder:
     def __init__(self) -> None:
         self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
         self._rest = io.StringIO()
-        """The begin of a line."""
+        """The beginning of an incomplete line."""
         self._event = ""
         self._data: list[str] = []
 
@@ -351,7 +351,7 @@ class EventDecoder:
                     yield ServerEvent(event, "\n".join(texts))
 
     def end(self) -> Iterator[ServerEvent]:
-        """The event that is open at the end of the stream: not every server sends the last empty line."""
+        """The incomplete event at the end of the stream: not every server sends the last empty line."""
         yield from self.feed(b"\n\n")
 
 
@@ -380,7 +380,7 @@ def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
     except httpx.TimeoutException as error:
         raise ModelUnavailable(f"{host} is silent: nothing came for {timeouts.first:g} s.") from error
     except httpx.ConnectError as error:
-        from urllib.request import getproxies  # httpx has loaded it
+        from urllib.request import getproxies  # httpx has imported it already
 
         proxy = " Is the proxy of HTTPS_PROXY right?" if getproxies() else ""
         hint = "Is the server running?" if endpoint.is_local else f"Are you online?{proxy}"
@@ -412,11 +412,11 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
             follow_redirects=False,
             # Loading the certificates takes as long as everything else, and plain http needs none.
             verify=endpoint.base_url.startswith("https:"),
-            # A proxy in the environment is not meant for local servers.
+            # Local servers are not reached through the proxy of the environment.
             trust_env=not endpoint.is_local,
         )
     except (ValueError, ImportError) as error:
-        reason = "ouro speaks no SOCKS" if isinstance(error, ImportError) else error
+        reason = "ouro does not support SOCKS" if isinstance(error, ImportError) else error
         hint = "See HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
         raise RequestRefused(f"The proxy cannot be used: {reason}.", hint) from error
     except OSError as error:
@@ -425,7 +425,7 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
 
 
 def load_httpx() -> Any:
-    """httpx, without its command line (it would load click and rich), and without HTTP/2 (not spoken here)."""
+    """httpx, without its command line (it would import click and rich), and without HTTP/2 (not used here)."""
     hidden = [name for name in ("httpx._main", "h2") if name not in sys.modules and "httpx" not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:

@@ -26,13 +26,13 @@ _NAME = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
 _WITH_VARIABLES = ("command", "args", "env", "url", "headers", "cwd", "client_id", "client_secret")
 _VARIABLE = late_pattern(r"\$\{(\w+)(?::-([^}]*))?\}")
 FoundServer = tuple[McpServerSettings, str]
-"""A server, and its file."""
+"""A server, and the file that defines it."""
 _CODEX_NAMES = {"http_headers": "headers", "enabled_tools": "tools", "disabled_tools": "without"}
 _ENVIRONMENT = late_pattern(
     r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS",
     re.IGNORECASE,
 )
-"""The variables that a server gets: those of the SDK, and those for locale, folders and proxies."""
+"""The variables that are passed to a server: those of the SDK, and those for locale, folders and proxies."""
 
 
 class Registry(msgspec.Struct, frozen=True):
@@ -44,19 +44,19 @@ class Registry(msgspec.Struct, frozen=True):
 
 
 def registry_path() -> Path:
-    """The servers that `ouro mcp add` and `import` have written, and the switches."""
+    """The file with the servers from `ouro mcp add` and `import`, and the switches."""
     return get_home() / "mcp.json"
 
 
 def find_servers(
     settings: Mapping[str, McpServerSettings], trusted_root: Path | None, plugins: Mapping[str, Any] | None = None
 ) -> Registry:
-    """All servers; of one name the settings win, then `ouro mcp add`, plugins, the project.
+    """All servers. If several have the same name, the settings win, then `ouro mcp add`, plugins, the project.
 
     Entries that cannot be used become notices; the others are used.
 
     Raises:
-        ConfigError: ~/.ouro/mcp.json, which says what is off, cannot be read.
+        ConfigError: ~/.ouro/mcp.json, which has the switches, cannot be read.
     """
     own, off = read_registry()
     notices: list[str] = []
@@ -189,7 +189,7 @@ def server_environment(child: Mapping[str, str], server: McpServerSettings) -> d
 
 
 def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
-    """The name of the file with its approvals: another program or address is another server."""
+    """The name of the file with its approvals. With another program or address it is another server."""
     words = (server.command, *server.args)
     local = [str(cwd)] if any((cwd / word).exists() for word in words if word and not os.path.isabs(word)) else []  # noqa: PTH117
     about = json.dumps([*words, server.url, server.cwd, *local])
@@ -200,7 +200,7 @@ def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], lis
     """The servers in `~/.claude.json` (of the user and of this project), `.mcp.json` and Codex's `config.toml`.
 
     Returns:
-        The servers by name, of each the first, and problems as lines.
+        The servers by name (the first of each name), and problems as lines.
     """
     found: dict[str, FoundServer] = {}
     problems: list[str] = []

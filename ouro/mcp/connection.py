@@ -31,23 +31,23 @@ from ouro.utils.worker import Line
 MAX_PAGES = 100
 MAX_TOOLS = 2_000
 LIST_PAUSE = 0.3
-"""Seconds in which several notifications of a changed list count as one."""
+"""Within so many seconds, several notifications of a changed list count as one."""
 PROBE_SECONDS = 5.0
-"""Time to answer a ping after a request was cancelled before its answer."""
+"""Seconds to answer a ping, after a request was cancelled before its answer."""
 REPORT_PAUSE = 0.1
 """Seconds between two progress events of one call; the last one is always sent."""
 MAX_TEXT = 4 * 1024 * 1024
-"""Characters of one result."""
+"""Maximum characters of one result."""
 MAX_IMAGES = 10
 MAX_IMAGE = 8 * 1024 * 1024
-"""Bytes of one image, in base64."""
+"""Maximum bytes of one image, in base64."""
 _LISTS = {
     "tools": "tools/list",
     "resources": "resources/list",
     "resourceTemplates": "resources/templates/list",
     "prompts": "prompts/list",
 }
-"""The field of each list in a result, and its method."""
+"""The field of each list in a result -> its method."""
 _LIST_CHANGES = (
     types.ToolListChangedNotification,
     types.PromptListChangedNotification,
@@ -77,13 +77,13 @@ class Connection:
         self._left_out: dict[str, None] = {}
         """Invalid items of its lists, as lines for the user."""
         self._is_refused = False
-        """The server has answered 401, or wants a login with more rights."""
+        """Whether the server has answered 401, or wants a login with more rights."""
         self._requests = 0
         self._is_doubtful = False
-        """A request was cancelled before its answer: the server may hang."""
+        """Whether a request was cancelled before its answer: the server may hang."""
 
     async def run(self) -> None:
-        """Connect, and emit events until the server ends or this is cancelled. Raises why it ended."""
+        """Connect, and emit events until the server ends or this is cancelled. Raises the error that ended it."""
         asks = self._request["asks"]
         try:
             async with (
@@ -123,7 +123,7 @@ class Connection:
             waiting.set_result(value)
 
     async def call(self, tool: str, arguments: Line, emit: Callable[[Line], None]) -> None:
-        """Send progress, then the result, of a tool call: its structured content where there is no other."""
+        """Send the progress of a tool call, then its result: the structured content if there is no other."""
         reported = 0.0
         withheld: list[Line] = []
 
@@ -154,11 +154,11 @@ class Connection:
         return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
 
     async def _send(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Send a request and return the answer. Probes a server that may hang first, so that nothing waits behind it.
+        """Send a request and return the answer. A server that may hang is pinged first, so that no other request waits.
 
         Raises:
             LookupError: the server has ended, and can be started again.
-            ServerEnded: it ended meanwhile, or does not answer and is not ours to end.
+            ServerEnded: it ended meanwhile, or does not answer and ouro did not start it.
             LoginNeeded: it wants a login, or one with more rights.
             MCPError: it answered with an error.
         """
@@ -186,9 +186,9 @@ class Connection:
     async def _probe(self) -> None:
         try:
             async with asyncio.timeout(min(PROBE_SECONDS, self._request["timeout"] / 2)):
-                with suppress(MCPError):  # an error is an answer
+                with suppress(MCPError):  # an error counts as an answer
                     version = self.client.protocol_version
-                    # The protocol of 2026 has no ping.
+                    # The protocol of 2026 does not have a ping.
                     await (self.client.session.send_discover(version) if version > "2026" else self.client.send_ping())
         except TimeoutError:
             reason = "it does not answer since a call was cancelled"
@@ -282,7 +282,7 @@ class Connection:
         resources = await _list_all(client.list_resources, "resources") if can.resources else []
         templates: Sequence[Any] = ()
         if can.resources:
-            with suppress(MCPError):  # optional, and not every server answers
+            with suppress(MCPError):  # this is optional, and not every server answers
                 templates = await _list_all(client.list_resource_templates, "resource_templates")
         prompts = await _list_all(client.list_prompts, "prompts") if can.prompts else []
         info = client.server_info
@@ -436,7 +436,7 @@ def _data_of(block: Any) -> tuple[str | None, str]:
 
 
 def block_text(block: Any) -> str:
-    """A content block as text; what is not text is named with its type and size."""
+    """A content block as text; other content is described by type and size."""
     if (resource := getattr(block, "resource", None)) is not None:
         return f"{resource.uri}:\n{block_text(resource)}"
     if (text := getattr(block, "text", None)) is not None:

@@ -19,10 +19,10 @@ from ouro.utils.runtime import get_home
 from ouro.utils.text import clean, cut
 
 MAX_NAME = 64
-"""Characters of a tool name that all providers accept."""
+"""Maximum characters of a tool name that all providers accept."""
 MAX_DESCRIPTION = 2_000
 MAX_SCHEMA = 20_000
-"""Characters of a schema in the request; longer ones are loaded by `tool_search` only."""
+"""Maximum characters of a schema in the request; tools with longer ones are found only by `tool_search`."""
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
@@ -32,14 +32,14 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
     schema: Mapping[str, Any]
     title: str = ""
     read_only: bool = False
-    """A claim of the server, like `destructive`: shown to the user, never relied on."""
+    """A claim of the server, like `destructive`: it is shown to the user, but no decision depends on it."""
     destructive: bool = False
     problem: str = ""
     """Why its schema cannot be used."""
 
     @cached_property
     def digest(self) -> str:
-        """The digest of everything that the model and the user see of it."""
+        """The digest of everything in it that the model and the user see."""
         shown = {**msgspec.to_builtins(self), "problem": ""}
         return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
@@ -89,7 +89,7 @@ class Listing(msgspec.Struct, frozen=True):
     version: str = ""
     protocol: str = ""
     instructions: str = ""
-    """What the server says about its tools: data, like tool results."""
+    """The server's text about its tools. It is data, like tool results."""
     latency: float = 0.0
     """Seconds that it took to list the tools."""
     tools: tuple[ToolDefinition, ...] = ()
@@ -124,12 +124,12 @@ def save_approved(key: str, tools: Iterable[ToolDefinition]) -> None:
 def find_changed_tools(
     approved: Mapping[str, ToolDefinition], tools: Iterable[ToolDefinition]
 ) -> tuple[ToolDefinition, ...]:
-    """Those of `tools` that are new, or differ from what was approved."""
+    """The `tools` that are new, or differ from what was approved."""
     return tuple(tool for tool in tools if tool.name not in approved or approved[tool.name].digest != tool.digest)
 
 
 def describe_change(before: ToolDefinition | None, after: ToolDefinition) -> str:
-    """What a change of a definition changes, for users."""
+    """A description for users of what differs between two definitions."""
     import difflib
 
     old, new = (_lines(before) if before else []), _lines(after)

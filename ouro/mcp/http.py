@@ -16,7 +16,7 @@ from ouro.mcp.tokens import Tokens
 from ouro.utils.worker import Line
 
 MAX_BODY = 32 * 1024 * 1024
-"""Bytes of one answer that is not a stream of events; the SDK limits each event itself."""
+"""Maximum bytes of an answer that is not a stream of events; the SDK limits each event itself."""
 LOGIN_SECONDS = 300.0
 DONE = "Signed in. You can close this page and return to ouro."
 
@@ -37,7 +37,7 @@ def http_client(
     on_refused: Callable[[], None],
     log: Callable[[str], None],
 ) -> httpx2.AsyncClient:
-    """A client for one server; `on_refused` is called when it answers 401 although the login was tried.
+    """A client for one server; `on_refused` is called if it answers 401 after a login was tried.
 
     Failed requests are logged: the SDK does not report their status.
     """
@@ -83,7 +83,7 @@ async def login_provider(
     is_interactive = request.get("login", False)
     tokens = Tokens(url)
     wanted: str = (await asyncio.to_thread(tokens.load)).get("scope", "") if is_interactive else ""
-    hidden = {"client"} if is_interactive else set()  # its redirect has another port
+    hidden = {"client"} if is_interactive else set()  # the redirect of that client has another port
     if wanted:
         hidden.add("tokens")
     registered = None
@@ -129,7 +129,7 @@ class _Redirect:
         self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
     async def show(self, url: str) -> None:
-        """Send the user to `url`, asking also for the rights that a call has lacked."""
+        """Open `url` for the user, and request also the rights that were missing in a call."""
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
         scopes = dict.fromkeys([*query.get("scope", "").split(), *self._scope.split()])

@@ -1,4 +1,4 @@
-"""Elicitation: the questions of an MCP server to the user. And the arguments of its prompts."""
+"""Elicitation: the questions of an MCP server to the user; and the arguments of its prompts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _DECLINED: Line = {"action": "decline"}
 
 
 async def _ask_field(intro: str, name: str, field: Line, ask: AskUser) -> Any:
-    """Ask for one field until the answer fits; returns its default, or None, if the user gives no answer."""
+    """Ask for one field until the answer is valid; without an answer returns its default, or None."""
     kind = field.get("type", "string")
     label = one_line(f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300)
     items = field.get("items") or {}

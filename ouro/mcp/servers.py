@@ -27,13 +27,13 @@ from ouro.utils.worker import Line, WorkerProcess, WorkerStopped
 
 WORKER = ("-m", "ouro.mcp.worker")
 MAX_LOG = 200
-"""Lines kept of each server."""
+"""The number of log lines that are kept for each server."""
 MAX_RESTARTS = 3
 LOGIN_SECONDS = 300
 MAX_STARTING = 3
-"""Servers that start at the same time: more would take the processors from the first request."""
+"""Servers that start at the same time: more would slow down the first request."""
 START_DELAY = 0.5
-"""Seconds before they start: the first request of a session has the processors for itself."""
+"""Seconds before the servers start, so that they do not slow down the first request of a session."""
 PING_SECONDS = 5.0
 State = Literal["off", "waiting", "starting", "ready", "failed", "login"]
 
@@ -61,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class Host(msgspec.Struct, frozen=True):
     cwd: Path
     environment: Mapping[str, str]
-    """Without keys."""
+    """The environment for servers, without keys."""
     secrets: Sequence[str]
     """The keys of model providers."""
     notify: Callable[[str, Level], None]
@@ -86,7 +86,7 @@ class _Worker:
         return self._process
 
     async def events(self, name: str, request: Line) -> AsyncGenerator[Line, None]:
-        """What the worker sends in answer to a request. Raises WorkerStopped, and ServerFailed or a kind of it."""
+        """The events that the worker sends for a request. Raises WorkerStopped, and ServerFailed or a subclass."""
         async with aclosing(self.process.ask(name, request)) as lines:
             async for line in lines:
                 if error := line.get("error"):
@@ -114,7 +114,7 @@ class McpServer:
     """One server: its settings, its state, what it offers, and the calls to it."""
 
     def __init__(self, name: str, settings: McpServerSettings, host: Host, worker: _Worker, off: set[str]) -> None:
-        """`off` has what is switched off: `github`, `github.delete_repo`."""
+        """`off`: the servers and tools that are switched off: `github`, `github.delete_repo`."""
         self.name = name
         self.settings = settings
         self.state: State = "waiting" if settings.enabled and name not in off else "off"
@@ -131,9 +131,9 @@ class McpServer:
         self._answering: set[asyncio.Task[None]] = set()
         """Questions that the user has not answered yet."""
         self.has_started = asyncio.Event()
-        """It is ready, or has failed."""
+        """Set when it is ready or has failed."""
         self._clocks: set[asyncio.Timeout] = set()
-        """Of the calls that run; they stop while the server asks the user."""
+        """The time limits of running calls; they are stopped while the server asks the user."""
         self._key = approval_key(name, settings, host.cwd)
         self.approved = load_approved(self._key)
 
@@ -154,7 +154,7 @@ class McpServer:
 
     @property
     def known_tools(self) -> tuple[ToolDefinition, ...]:
-        """Those that it offers; before it is connected, those that were approved."""
+        """The tools that it offers; before it is connected, the approved tools."""
         return self.tools or tuple(tool for tool in (self.approved or {}).values() if self.offers(tool.name))
 
     def unapproved(self) -> tuple[ToolDefinition, ...]:
@@ -162,7 +162,7 @@ class McpServer:
         return find_changed_tools(self.approved or {}, self.tools)
 
     def approve(self, tools: Sequence[ToolDefinition]) -> None:
-        """Approve these definitions. Raises OSError: they could not be saved, and hold for this session."""
+        """Approve these definitions. Raises OSError if they could not be saved: they hold for this session."""
         self.approved = {**(self.approved or {}), **{tool.name: tool for tool in tools}}
         save_approved(self._key, tools)
 
@@ -184,7 +184,7 @@ class McpServer:
         return await self._ask("prompt", {"name": name, "arguments": dict(arguments)})
 
     async def ready(self) -> None:
-        """Wait until it is connected; a server that waits is started, one that failed up to 3 times.
+        """Wait until it is connected. A server that waits for its start is started, a failed one up to 3 times.
 
         Raises:
             ToolError: it is off, or cannot be reached.
@@ -217,10 +217,10 @@ class McpServer:
             self.start()
 
     async def login(self, on_address: Callable[[str], None]) -> None:
-        """Log in with OAuth; `on_address` gets the address for the browser. The server is connected afterwards.
+        """Log in with OAuth; `on_address` receives the address for the browser. The server is connected afterwards.
 
         Raises:
-            ServerFailed: it wants no login, or the login failed.
+            ServerFailed: it does not want a login, or the login failed.
         """
         await self.stop()
         request = {**await asyncio.to_thread(self._open_request), "login": True, "timeout": LOGIN_SECONDS}
@@ -235,7 +235,7 @@ class McpServer:
                         self._on_event(event)
         except ServerFailed as error:
             raise type(error)(f"The login to {self.name} failed: {self._describe(error)}") from error
-        self.start()  # with the tokens, as in any session
+        self.start()  # uses the tokens, as in any session
         await self.has_started.wait()
 
     async def _watch(self) -> None:
@@ -307,7 +307,7 @@ class McpServer:
             task.add_done_callback(self._answering.discard)
 
     async def _answer(self, event: Line) -> None:
-        """Answer a question of the server; meanwhile no call of it runs out of time."""
+        """Answer a question of the server; meanwhile its calls do not time out."""
         for clock in self._clocks:
             clock.reschedule(None)
         try:
@@ -339,7 +339,7 @@ class McpServer:
         if isinstance(error, LoginRequired):
             return one_line(str(error), 400)
         where = f"{self.settings.url}: " if self.settings.url else ""
-        last = f" Its last words: {self.log[-1]}" if self.log else ""
+        last = f" The last line of its log: {self.log[-1]}" if self.log else ""
         return one_line(f"{where}{str(error).rstrip('.')}.{last}", 400)
 
     async def _ask(self, name: str, request: Line, report: Callable[[str], None] = lambda _text: None) -> Outcome:
@@ -347,7 +347,7 @@ class McpServer:
             return await self._ask_once(name, request, report)
         except NotConnected:
             if self.state == "ready" and self._watching:
-                await asyncio.wait({self._watching})  # its end is on the way here
+                await asyncio.wait({self._watching})  # the event of its end will arrive
             await self.ready()
             return await self._ask_once(name, request, report)
 
@@ -372,7 +372,7 @@ class McpServer:
 
 
 class McpServers:
-    """The servers of a session. Nothing here waits for a server before it is needed.
+    """The servers of a session. No method waits for a server that is not needed yet.
 
     Args:
         registry: which servers there are.
@@ -387,7 +387,7 @@ class McpServers:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start all servers that are on, in a moment; one that is needed before is started then."""
+        """Start all servers that are on, after a delay; a server that is needed earlier is started at that time."""
         self._timer = asyncio.get_running_loop().call_later(START_DELAY, self._start_waiting)
 
     async def switch(self, name: str, *, on: bool) -> None:
@@ -397,7 +397,7 @@ class McpServers:
             await server.switch(on=on)
 
     async def ready(self, name: str) -> McpServer:
-        """The server of a name, once it is connected. Raises ToolError as `McpServer.ready`, and if there is none."""
+        """The server with this name, connected. Raises ToolError as `McpServer.ready`, and if there is none."""
         server = self.servers.get(name)
         if server is None:
             known = ", ".join(self.servers) or "none"
@@ -406,14 +406,14 @@ class McpServers:
         return server
 
     async def settle(self) -> None:
-        """Start those that wait, and wait until no server is starting."""
+        """Start the servers that wait, and return when no server is starting any more."""
         self._start_waiting()
         for server in self.servers.values():
             if server.state == "starting":
                 await server.has_started.wait()
 
     async def close(self) -> None:
-        """Disconnect all; the worker ends what does not end on its own."""
+        """Disconnect all; the worker ends servers that do not end by themselves."""
         if self._timer is not None:
             self._timer.cancel()
         for server in self.servers.values():

@@ -1,4 +1,4 @@
-"""A stdio server as a child process: a group of its own, a limit on each line, and its stderr."""
+"""A stdio server as a child process: with its own process group, a limit for each line, and its stderr."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ouro.utils.runtime import send_signal
 from ouro.utils.worker import Line
 
 MAX_LINE = 32 * 1024 * 1024
-"""Bytes of one message. The transport of the SDK has no limit, and copies its buffer for each piece."""
+"""Maximum bytes of a message. The transport of the SDK has no limit, and copies its buffer for each piece."""
 MAX_GARBAGE = 1_000
-"""Lines on stdout that are not messages, after which the server is ended."""
+"""After so many lines on stdout that are not messages, the server is ended."""
 GRACE = 2.0
-"""Seconds to exit after stdin is closed, and again after SIGTERM."""
+"""Seconds that it has to exit after stdin is closed, and again after SIGTERM."""
 groups: set[int] = set()
-"""The process groups of the servers that run."""
+"""The process groups of the running servers."""
 
 
 class ServerEnded(Exception):
@@ -44,14 +44,14 @@ async def stdio_transport(
     """The two streams of a transport of the SDK.
 
     Args:
-        emit: takes the process group, and each line of stderr.
+        emit: called with the process group, and with each line of stderr.
         on_end: called with the reason when the server ends before we close it.
 
     Raises:
-        ServerEnded: the command is not there.
+        ServerEnded: the command does not exist.
         OSError: it cannot be started.
     """
-    program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]  # as the child finds it
+    program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]  # looked up as the child does
     if shutil.which(program, path=environment.get("PATH")) is None:
         raise ServerEnded(f"The command {command[0]} was not found. Install it, or give its whole path.")
     process = await asyncio.create_subprocess_exec(
@@ -109,7 +109,7 @@ async def _read(
                 if garbage > MAX_GARBAGE:
                     reason = f"it printed more than {MAX_GARBAGE:,} lines that are not messages"
                     return
-                await asyncio.sleep(0)  # a buffer full of lines is read without a pause otherwise
+                await asyncio.sleep(0)  # otherwise a buffer full of lines is read without a pause
                 continue
             await to_client.send(SessionMessage(message))
     except asyncio.IncompleteReadError:
@@ -119,7 +119,7 @@ async def _read(
     except asyncio.LimitOverrunError:
         reason = f"it sent a message of more than {MAX_LINE // 1024 // 1024} MB"
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-        return  # the client is gone
+        return  # the client has closed the stream
     finally:
         if reason:
             on_end(reason)
@@ -162,7 +162,7 @@ async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Tas
 
 
 def end_groups() -> None:
-    """End the servers that still run: wait, SIGTERM, wait, SIGKILL. Blocks for 2 seconds at most."""
+    """End the servers that still run: wait, SIGTERM, wait, SIGKILL. Blocks for at most 2 seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + GRACE / 2
         while groups and time.monotonic() < deadline:

@@ -40,7 +40,7 @@ class Tokens:
             write_private(self._path, text)
 
     def delete(self) -> bool:
-        """Forget the tokens; whether there were any."""
+        """Delete the tokens; returns whether there were any."""
         had = bool(self.load())
         if had and (ring := _keyring()) is not None and ring.get_password(SERVICE, self._key) is not None:
             ring.delete_password(SERVICE, self._key)

@@ -1,7 +1,7 @@
-"""The tools of MCP servers for the model: those in the request, and three by which it reaches all others.
+"""The tools of MCP servers for the model: those in the request, and three tools that give access to all others.
 
 The list of tools must stay the same for a whole session, so that providers cache it. So a request has the tools whose
-definitions were approved earlier and fit the budget, and `tool_search`, `mcp_call` and `mcp_read`, whatever servers
+definitions were approved earlier and fit the budget, and `tool_search`, `mcp_call` and `mcp_read`, even if servers
 start, stop or change meanwhile.
 """
 
@@ -34,13 +34,13 @@ from ouro.utils.text import clean, cut, escaped, one_line, plural
 
 MAX_PREVIEW = 4_000
 MAX_NAMES = 40
-"""Names of further tools below the hits of a search."""
+"""The number of names of further tools below the hits of a search."""
 SPOOL_SECONDS = 2.0
 _WORD = late_pattern(r"[a-z0-9]+")
 _BEGIN = 4
-"""Words that begin with the same letters count as forms of one word: `issue`, `issues`."""
+"""Words that begin with so many equal letters count as forms of one word: `issue`, `issues`."""
 MAX_ATTACHED = 5
-"""Resources that are read for one message."""
+"""The maximum number of resources that are read for one message."""
 _NAMED = late_pattern(r"(?:^|(?<=[\s(\"'`]))@([A-Za-z0-9][\w-]*):([^\s\"'`)]+)")
 """A resource in a message: `@github:repo://ouro/README`."""
 _SENTENCE_ENDS = ".,;!?"
@@ -250,7 +250,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
 
 
 def _matches(wanted: set[str], text: str) -> float:
-    """How many of the wanted words are in a text; a word that only begins like one counts half."""
+    """How many of the wanted words are in a text; a word with the same beginning counts half."""
     words = set(_WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower()))
     begins = {word[:_BEGIN] for word in words if len(word) >= _BEGIN}
     return sum(1.0 if word in words else 0.5 if word[:_BEGIN] in begins else 0 for word in wanted)
@@ -302,10 +302,10 @@ async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext
 
 
 def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTool, ...]:
-    """The tools of servers for the requests of a session; none where there is no server.
+    """The tools of servers for the requests of a session; none without a server.
 
     Args:
-        budget: tokens. Servers whose approved tools fit come first; those of the others are found by search.
+        budget: tokens for the tools. The tools of servers that fit are included; those of others are found by search.
     """
     if all(server.state == "off" for server in servers.servers.values()):
         return ()
@@ -327,7 +327,7 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
 
 
 def tokens_of(spec: ToolSpec) -> int:
-    """About how many tokens a tool takes in each request."""
+    """About how many tokens a tool needs in each request."""
     return estimate(f"{spec.name}{spec.description}{json.dumps(dict(spec.parameters))}")
 
 
@@ -343,7 +343,7 @@ def resource_names(servers: McpServers) -> list[str]:
 
 
 async def read_named_resources(servers: McpServers, text: str) -> str:
-    """The content of the resources that a message names, for the model; a line for each that cannot be read."""
+    """The content of the resources that a message names, for the model; and a line for each unreadable one."""
     named = dict.fromkeys(
         (name, uri.rstrip(_SENTENCE_ENDS)) for name, uri in _NAMED.findall(text) if name in servers.servers
     )
@@ -353,6 +353,6 @@ async def read_named_resources(servers: McpServers, text: str) -> str:
             found = (await (await servers.ready(name)).read(uri)).text
         except OuroError as error:
             found = f"It cannot be read: {error.message}"
-        # `trust/provenance.py` knows this tag: the text is not the user's.
+        # `trust/provenance.py` recognizes this tag: the text does not count as the user's.
         texts.append(f'<resource name="{name}:{uri}">\n{shorten(clean(found))}\n</resource>')
     return "\n\n".join(texts)

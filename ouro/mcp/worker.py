@@ -1,7 +1,7 @@
-"""The MCP SDK in a process of its own (`utils/worker.py`): all servers of a session.
+"""The MCP SDK in a separate process (`utils/worker.py`), for all servers of a session.
 
-`open` sends what happens with a server until it is cancelled, which disconnects: `ready` with its lists, `log`,
-`ask` (answered by `answer`), `login`. `call`, `read` and `prompt` need an open server. `ping` ends at once.
+`open` sends the events of a server until it is cancelled, which disconnects: `ready` with its lists, `log`, `ask`
+(answered by `answer`), `login`. `call`, `read` and `prompt` need an open server. `ping` ends at once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ouro.mcp.connection import Connection
 
 _DUMP = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
-"""pydantic's error for an answer that is no MCP message: a paragraph for each field."""
+"""pydantic's error for an answer that is not an MCP message: a paragraph for each field."""
 NICE = 10
-"""Lower priority for the worker, from the import of the SDK on, and for its servers: the first request comes first."""
+"""A lower priority for the worker (from the import of the SDK on) and its servers: the first request is urgent."""
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ class _Requests:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-    """The first error inside of groups, by its kind and message."""
+    """The first error inside of exception groups: its kind and message."""
     import httpx2
 
     from ouro.llm import reason_of

@@ -15,15 +15,15 @@ from ouro.messages import Message, Usage
 FORMAT = 1
 """The version of the session files that this ouro writes."""
 CompactionTrigger = Literal["auto", "manual", "window"]
-"""The share of the window was reached; the user asked; the provider reported a full window."""
+"""`auto`: the share of the window was reached. `manual`: the user asked. `window`: the provider reported a full one."""
 RewindScope = Literal["conversation", "files", "memory"]
 
 
 class Undoable(msgspec.Struct, frozen=True):
-    """What turns did outside of the transcript, and can be undone with a rewind; or such an undo."""
+    """What turns did outside of the transcript, and how a rewind undoes it; or the same for the undo of a rewind."""
 
     what: str
-    """In a few words: `2 changes`."""
+    """A description in a few words: `2 changes`."""
     undo: Callable[[], Awaitable[Sequence[str]]]
     """Returns messages for the user, one a line."""
 
@@ -36,19 +36,19 @@ class SessionHeader(msgspec.Struct, frozen=True):
     """UTC, as `2026-11-21T20:14:03.120Z`."""
     format: int = FORMAT
     memory: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """The commit of long-term memory that it started from, by scope."""
+    """Scope -> the commit of long-term memory at the start of the session."""
     origin: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Of an imported session: `from` (the program), `id` and `file` there, `branch`; else empty."""
+    """For an imported session: `from` (the program), its `id` and `file` there, `branch`; otherwise empty."""
 
 
 class MessageRecord(msgspec.Struct, frozen=True):
-    """One message of the transcript; numbers rise."""
+    """One message of the transcript. Each message has a higher number than those before it."""
 
     number: int
     at: str
     message: Message
     private: bool = False
-    """Written with long-term memory off: nothing is ever learned from it."""
+    """Long-term memory was off when it was written: no memory is ever made from it."""
 
 
 class TitleRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,40 +67,40 @@ class ModeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}):
-    """From here on a summary is sent instead of the messages it covers.
+    """After this record a summary is sent instead of the messages it covers.
 
-    A checkpoint: earlier records are read only for kept messages and for scrolling.
+    It is a checkpoint: earlier records are read only for kept messages and for scrolling.
     """
 
     number: int
-    """In one sequence with the numbers of messages."""
+    """Messages and compactions are numbered in one sequence."""
     at: str
     covers: tuple[int, int]
     """The first and the last number that the summary replaces."""
     kept: tuple[int, ...]
-    """Of these, the messages that are still sent word for word, oldest first."""
+    """The covered messages that are still sent word for word, oldest first."""
     summary: str
     trigger: CompactionTrigger = "auto"
     focus: str = ""
     """What the user asked to keep."""
     dropped: tuple[str, ...] = ()
-    """The calls whose outputs are not sent, where no model could summarize."""
+    """If no model could summarize: the calls whose outputs are not sent."""
     tokens: tuple[int, int] = (0, 0)
-    """Of what is sent, before and after."""
+    """The tokens that are sent, before and after the compaction."""
     model: str = ""
     usage: Usage | None = None
-    """Of the call that wrote the summary."""
+    """The usage of the call that wrote the summary."""
     spent: Usage | None = None
-    """Of all model calls of the session up to here, with this one."""
+    """The usage of all model calls of the session so far, including this one."""
     title: str = ""
-    """The title of the session by then."""
+    """The title of the session at that time."""
     pins: tuple[int, ...] = ()
     chosen: str = ""
-    """The model that answered by then."""
+    """The model that answered at that time."""
     captured: int = 0
-    """The message up to which capture had read."""
+    """The last message that capture had read."""
     messages: int = 0
-    """How many it covers, as they were sent; 0: not counted."""
+    """The number of covered messages, as they were sent; 0: not counted."""
 
 
 class RewindRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"to": "rewind"}):
@@ -120,7 +120,7 @@ class ForkRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sessi
 
 
 class PinRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "pin"}):
-    """A message stays word for word in every compaction, or no longer."""
+    """A message is pinned (it stays word for word in every compaction), or no longer pinned."""
 
     message: int
     at: str
@@ -134,7 +134,7 @@ class DropRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"numbe
     """
 
     number: int
-    """In one sequence with the numbers of messages: a rewind to before it undoes it."""
+    """Numbered in one sequence with messages: a rewind to before this number undoes it."""
     at: str
     items: tuple[str, ...]
     restored: bool = False
@@ -204,11 +204,11 @@ ChangeRecord = (
 )
 Record = MessageRecord | ChangeRecord
 NumberedRecord = MessageRecord | CompactionRecord | DropRecord
-"""The records that a rewind can name."""
+"""The records to which a rewind can go."""
 CHANGES: Mapping[str, type[ChangeRecord]] = {kind.__struct_encode_fields__[0]: kind for kind in get_args(ChangeRecord)}
-"""By the key that a record of that kind begins with."""
+"""The record types by their first key in the file."""
 Reach = Literal["screen", "context", "whole"]
-"""How much of a session to read: the end for the screen, what is sent to a model, or everything."""
+"""The part of a session to read: the end for the screen, what is sent to a model, or everything."""
 Progress = Callable[[int, int], None]
 """Called with the number of sessions read so far, and the total."""
 
@@ -217,7 +217,7 @@ class DailyUsage(msgspec.Struct, frozen=True, array_like=True):
     """The usage of one model in a session on one day."""
 
     day: str
-    """In local time, as `2026-11-21`."""
+    """The day in local time: `2026-11-21`."""
     model: str
     usage: Usage
     calls: int = 0
@@ -237,14 +237,14 @@ class SessionInfo(msgspec.Struct, frozen=True):
     summary: str = ""
     """A summary on one line; empty if there is none."""
     spent: tuple[DailyUsage, ...] = ()
-    """By day and model; a fork does not count the usage of its source."""
+    """The usage by day and model; a fork does not count the usage of its source."""
     fork_of: str = ""
     mode: str = ""
     """The permission mode that was saved last; empty if none was."""
 
     @property
     def cost(self) -> float | None:
-        """US dollars; None where no price is known."""
+        """US dollars; None if no price is known."""
         costs = [day.usage.cost for day in self.spent if day.usage.cost is not None]
         return sum(costs) if costs else None
 
@@ -255,25 +255,25 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
     @property
     def short_id(self) -> str:
-        """As lists show it, and as a user may name it."""
+        """The id as lists show it, and as a user may type it."""
         return self.id if self.is_copied_by_hand else self.id[:8]
 
 
 class LoadedSession(msgspec.Struct, frozen=True):
     header: SessionHeader
     records: tuple[Record, ...]
-    """In the order of the file, as far back as requested."""
+    """The records in the order of the file, as far back as requested."""
     notices: tuple[str, ...] = ()
-    """For the user: an incomplete last record, records that could not be read."""
+    """Notices for the user: an incomplete last record, unreadable records."""
     read_only: bool = False
     kept: tuple[MessageRecord, ...] = ()
     """Messages from before `records` that the compaction in force keeps."""
     place: int = 0
     """The position of the first record, for `load_before`; 0: nothing precedes it."""
     is_complete: bool = True
-    """Everything that is sent to a model is included."""
+    """Whether everything that is sent to a model is included."""
     is_gapped: bool = False
-    """Messages of long branches are missing: rewinding to one of them needs another load."""
+    """Whether messages of long branches are missing: a rewind to one of them needs another load."""
 
 
 class WholeSession(msgspec.Struct, frozen=True):
@@ -284,8 +284,8 @@ class WholeSession(msgspec.Struct, frozen=True):
 
 class MemoryStore(ABC):
     """Stores sessions. A session is open, and this store its only writer, from `create_session` or `load_session` to
-    `close_session`. What cannot be written raises SaveFailed (SessionLost where the file is no longer the same), an
-    unknown id SessionNotFound.
+    `close_session`. A failed write raises SaveFailed (SessionLost if the file is no longer the same file), an unknown
+    id SessionNotFound.
     """
 
     @abstractmethod
@@ -294,17 +294,17 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
-        """Append a message. It is on disk when this returns; what was saved before stays, whatever is raised."""
+        """Append a message. It is on disk when this returns. What was saved before stays, even if this raises."""
 
     @abstractmethod
     async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
-        """Append a record that is not a message (a compaction, a title, a rewind …), likewise."""
+        """Append a record that is not a message (a compaction, a title, a rewind …), in the same way."""
 
     @abstractmethod
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
-        """Write an open session again whose saving raised SessionLost. `records`: the saved ones that are in memory.
+        """Write an open session again after a save raised SessionLost. `records`: the saved records that are in memory.
 
-        Returns a notice: what happened, and where it left what was there.
+        Returns a notice: what happened, and where the other file was moved.
         """
 
     @abstractmethod
@@ -322,7 +322,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def delete_session(self, session_id: str) -> None:
-        """Move a session to the trash. Raises SessionInUse where it is open."""
+        """Move a session to the trash. Raises SessionInUse if it is open."""
 
     @abstractmethod
     async def get_session_stats(self, session_id: str) -> SessionInfo:
@@ -341,8 +341,8 @@ class MemoryStore(ABC):
         """Create a copy of a session, which may be open; the copy is not open afterwards.
 
         Args:
-            number: of the last message that is copied; 0: none, None: all. Raises SessionNotFound if it has none such.
-            title: of the copy; empty: the same as the source.
+            number: the last message to copy; 0: none, None: all. Raises SessionNotFound if there is no such message.
+            title: the title of the copy; empty: the same as the source.
         """
 
     @abstractmethod
@@ -373,7 +373,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def save_cost(self, record: CostRecord) -> None:
-        """Count a model call that belongs to no saved session."""
+        """Count a model call that does not belong to a saved session."""
 
     @abstractmethod
     async def load_costs(self) -> tuple[DailyUsage, ...]:

@@ -26,7 +26,7 @@ MAX_FILES = 30
 
 
 def compaction_limit(settings: CompactionSettings, window: int) -> int:
-    """Tokens above which a compaction runs before the next request."""
+    """If a request would have more tokens, a compaction runs before it."""
     return int(min(settings.at * window, window - min(settings.reserve, window // 4)))
 
 
@@ -42,7 +42,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     """The entries that stay unchanged."""
 
     def lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
-        """The messages that should stay word for word and are not among `sent`: the probe after a compaction."""
+        """The messages that should stay word for word but are not in `sent`: the check after a compaction."""
         covered = [entry for entry in self.covered if entry.number in self.kept]
         return tuple(entry.number for entry in covered if strip_message(entry.message) not in sent)
 
@@ -151,7 +151,7 @@ def _starts(sent: Sequence[MessageRecord]) -> Iterator[int]:
     for place, entry in enumerate(sent):
         message = entry.message
         if message.role == "assistant":
-            yield place  # a call without a result by now never gets one
+            yield place  # a call that has no result by now will never get one
             waiting = set() if message.cut else {call.id for call in message.parts_of(ToolCall)}
         elif message.role == "tool":
             waiting -= {reply.call_id for reply in message.parts_of(ToolReply)}
@@ -227,22 +227,22 @@ MAX_OUTPUT = 4_000
 """Characters of a tool's output that are shown to a model that summarizes in steps."""
 MAX_STEPS = 12
 SHORTEST = 300
-"""Characters: an answer that is shorter and has none of the headings is no summary."""
+"""A shorter answer (in characters) without any of the headings is not a summary."""
 _HEADING = re.compile(r"^#+ *(Goal|Rules|Decisions|State|Code|Next)\b", re.MULTILINE)
 
 
 def ask_for_summary(focus: str, words: int) -> Message:
-    """The request that follows the messages which the model has in its cache."""
+    """The request for a summary; it is sent after the messages that the model has in its cache."""
     return Message("user", (Context(_ask(focus, words)),))
 
 
 def is_summary(text: str) -> bool:
-    """Whether an answer is a summary: not a refusal, not two words."""
+    """Whether an answer is a summary, not a refusal or a few words."""
     return bool(_HEADING.search(text)) or len(text.strip()) >= SHORTEST
 
 
 def cut_summary(text: str, longest: int) -> str:
-    """A summary of at most so many characters, and a note where it was longer."""
+    """Cut a summary to so many characters, with a note if it was longer."""
     text = text.strip()
     if len(text) <= longest:
         return text
@@ -251,7 +251,7 @@ def cut_summary(text: str, longest: int) -> str:
 
 
 def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
-    """Messages as lines of JSON, in at most MAX_STEPS parts of so many characters; else the middle is left out."""
+    """Messages as lines of JSON, in parts of so many characters. With over MAX_STEPS parts the middle is left out."""
     pieces: list[str] = []
     for line in _lines(messages):
         for piece in (line[start : start + characters] for start in range(0, len(line), characters)):
@@ -267,7 +267,7 @@ def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
 
 
 def ask_for_part(part: str, number: int, count: int, summary: str, focus: str, words: int) -> list[Message]:
-    mark = f"=== {os.urandom(8).hex()} ==="  # nobody who wrote into the session could know it
+    mark = f"=== {os.urandom(8).hex()} ==="  # no author of text in the session could know it
     before = f"Continue this summary of the earlier parts:\n\n{summary}\n" if summary else ""
     text = MATERIAL.format(ask=_ask(focus, words), number=number, count=count, before=before, mark=mark, part=part)
     return [system(STEP), Message("user", (Context(text),))]

@@ -156,5 +156,5 @@ def _info(session: _StoredSession) -> SessionInfo:
 
 
 def _outputs_of(session_id: str) -> Path:
-    # Other users can create folders there, too: a random name cannot be prepared by them.
+    # Other users can create folders there too, but they cannot predict a random name.
     return Path(tempfile.gettempdir()) / f"ouro-{session_id}"

@@ -42,11 +42,11 @@ class MemoryManager:
     """The messages of one session. `start` and `resume` are the usual constructors.
 
     Args:
-        store: of the session; default `~/.ouro/sessions`.
-        header: of the session; default: a new one.
+        store: the store of the session; default `~/.ouro/sessions`.
+        header: the header of the session; default: a new one.
         loaded: the session as read from the store; None: a new session.
         long_term: long-term memory; None if it is off.
-        on_notice: called with each notice that comes after the start.
+        on_notice: called with each notice after the start.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class MemoryManager:
         self.notices: tuple[str, ...] = loaded.notices if loaded else ()
         self.read_only = loaded.read_only if loaded else False
         self.is_private = False
-        """Long-term memory is off: it must never learn from messages that are added from here on."""
+        """Whether long-term memory is off: no memory may be made from messages that are added from now on."""
         self.transcript = Transcript()
         self.transcript.last_at = header.created_at
         self.constant = 0
-        """Estimated tokens that go with every request: the system prompt and the tools."""
+        """Estimated tokens of the system prompt and the tools, which are part of every request."""
         self.pager = TranscriptPager(store, header.id, lambda: self.transcript, self._notify)
         self._store = store
         self._header = header
@@ -100,7 +100,7 @@ class MemoryManager:
         on_notice: Callable[[str], None] = lambda _notice: None,
         session_id: str = "",
     ) -> MemoryManager:
-        """A new session. Nothing is written before its first message. `commits`: of long-term memory, by scope."""
+        """A new session. Nothing is written before the first message. `commits`: of long-term memory, by scope."""
         return cls(store, _new_header(project, model, commits, session_id), on_notice=on_notice)
 
     @classmethod
@@ -121,7 +121,7 @@ class MemoryManager:
             read_only: the session may be open elsewhere; nothing is saved.
             fork: open a copy, which belongs to `project`; the session itself may be open elsewhere.
             keeps_memory: a fork begins with the versions of long-term memory that the session began with.
-            on_notice: called with each notice that comes later, while the rest is read.
+            on_notice: called with each later notice, while the rest is read.
         """
         info = await store.get_session_stats(session_id)
         if fork or (info.is_copied_by_hand and not read_only):
@@ -132,7 +132,7 @@ class MemoryManager:
         loaded = await store.load_session(session_id, read_only=read_only, reach="screen")
         manager = cls(store, loaded.header, loaded, on_notice=on_notice)
         if not manager.transcript.is_whole or loaded.is_gapped:
-            # Of records that are not read, the list entry has the totals.
+            # The list entry has the totals, also of records that are not read.
             transcript = manager.transcript
             transcript.usage = sum((day.usage for day in info.spent), Usage())
             transcript.title = transcript.title or info.title
@@ -165,7 +165,7 @@ class MemoryManager:
 
     @property
     def tokens(self) -> int:
-        """Of the next request: the last figure of the provider, plus an estimate of newer messages."""
+        """Tokens of the next request: the provider's last figure, plus an estimate of newer messages."""
         return self.transcript.count_tokens(self.constant)
 
     @property
@@ -173,12 +173,12 @@ class MemoryManager:
         return self.transcript.usage
 
     def now(self) -> str:
-        """The time of the next record: UTC, never before the last one."""
+        """The time for the next record: UTC, never before the last record."""
         return timestamp(self.transcript.last_at)
 
     def messages(self) -> tuple[Message, ...]:
-        """The messages in memory, without those that a compaction keeps from before them."""
-        return tuple([entry.message for entry in self.transcript.entries])  # a generator takes twice the time
+        """The messages in memory, without older messages that a compaction keeps."""
+        return tuple([entry.message for entry in self.transcript.entries])  # a list: a generator takes twice the time
 
     def context(self) -> list[Message]:
         """The messages to send to the model, always valid for a provider; a summary replaces compacted messages."""
@@ -187,7 +187,7 @@ class MemoryManager:
     async def add(self, message: Message) -> None:
         """Append a message. It is on disk when this returns; a cancelled caller does not stop the save.
 
-        Raises SaveFailed where it is not on disk: it is saved with the next message.
+        Raises SaveFailed if it is not on disk: it is saved with the next message.
         """
         await self.pager.loaded()
         self._take(MessageRecord(self.next_number, self.now(), message, self.is_private))
@@ -209,10 +209,10 @@ class MemoryManager:
             await self.pager.loaded()
 
     def note(self, change: ChangeRecord) -> None:
-        """Append a record that is not a message; saved in the background, at the latest with the next message."""
+        """Append a record that is not a message. It is saved in the background, at the latest with the next message."""
         self._take(change)
         if not self.pager.is_loading:
-            # Before the first message there is no file yet: costs up to then are counted outside of the sessions.
+            # Before the first message there is no file yet: earlier costs are counted outside of the sessions.
             self._begin(self._write if self._has_messages() else self._count_costs)
 
     def note_cost(self, purpose: str, model: str, usage: Usage | None) -> None:
@@ -256,7 +256,7 @@ class MemoryManager:
             if self._unsaved and self._has_messages():
                 await self._save()
         finally:
-            await asyncio.gather(*self._saves, return_exceptions=True)  # each save has logged its own failure
+            await asyncio.gather(*self._saves, return_exceptions=True)  # each save logs its own failure
             await self._store.close_session(self.session_id)
 
     def _notify(self, text: str) -> None:
@@ -285,7 +285,7 @@ class MemoryManager:
         self._unsaved.append(record)
 
     async def _save(self) -> None:
-        """Save the queue, even if the caller is cancelled. Raises SaveFailed: what is not on disk stays queued."""
+        """Save the queue, even if the caller is cancelled. Raises SaveFailed; unsaved records stay in the queue."""
         await asyncio.shield(self._begin(self._write))
 
     def _has_messages(self) -> bool:
@@ -343,7 +343,7 @@ class MemoryManager:
             self._unsaved.remove(record)
 
     def _fold_again(self, loaded: LoadedSession) -> None:
-        """Replace the transcript after more of the session was read, and add the records that are not saved yet."""
+        """Replace the transcript after more of the session was read, and add the unsaved records."""
         before = self.transcript
         self.transcript = Transcript.of(loaded)
         for notice in (*loaded.notices, *self.transcript.notices):

@@ -11,22 +11,22 @@ from ouro.memory.backend import CompactionRecord, DropRecord, MessageRecord, Num
 from ouro.messages import Message
 
 _UNKNOWN = -1
-"""Instead of the number before: what precedes it is not loaded."""
+"""Used as the number before an item if the preceding item is not loaded."""
 OUTPUT = "call:"
-"""The beginning of an item that is a tool output."""
+"""The prefix of an item that is a tool output."""
 
 
 class TranscriptBranch(msgspec.Struct, frozen=True):
     since: int
     """The number of the transcript message before it; 0: the start."""
     entries: tuple[MessageRecord, ...]
-    """Its own messages, oldest first; a rewind to the last one restores the branch."""
+    """The branch's own messages, oldest first; a rewind to the last one restores the branch."""
 
 
 class _Node(msgspec.Struct, frozen=True):
     item: NumberedRecord
     before: int
-    """The number of the item before it; 0: it is the start."""
+    """The number of the item before it; 0: it is the first item."""
 
 
 def is_turn(message: Message) -> bool:
@@ -41,7 +41,7 @@ class CurrentBranch(msgspec.Struct, frozen=True):
     last_prompt: int
 
     def followed_by(self, entry: MessageRecord) -> CurrentBranch:
-        """With one message more. Not made again: in a long session that took 2 ms for each tool call."""
+        """Add a message. The value is not computed again: in a long session that took 2 ms for each tool call."""
         turns, last = self.turns, self.last_prompt
         if is_turn(entry.message):
             turns, last = turns + 1, entry.number
@@ -56,14 +56,14 @@ class MessageTree:
 
     def __init__(self, *, is_whole: bool) -> None:
         self.items: list[NumberedRecord] = []
-        """Those of the current branch, oldest first."""
+        """The items of the current branch, oldest first."""
         self._nodes: dict[int, _Node] = {}
         self._places: dict[int, int] = {}
-        """In `items`, by number."""
+        """Number -> position in `items`."""
         self._current: CurrentBranch | None = None
-        """Of `items`; None where they have changed."""
+        """The branch of `items`; None if they have changed since."""
         self._start = self._next_root = 0 if is_whole else _UNKNOWN
-        """What the first item follows; what the next one follows where the current branch is empty."""
+        """The number before the first item; with an empty branch the number before the next item."""
 
     @property
     def current(self) -> CurrentBranch:
@@ -88,12 +88,12 @@ class MessageTree:
 
     @property
     def dropped_items(self) -> frozenset[str]:
-        """What is not sent of the loaded branch, as a DropRecord names it."""
+        """The items of the loaded branch that are not sent, in the notation of DropRecord."""
         return self.current.dropped
 
     @property
     def last_prompt(self) -> int:
-        """The number of the message that began the last turn; 0 where none is loaded."""
+        """The number of the message that began the last turn; 0 if none is loaded."""
         return self.current.last_prompt
 
     @property
@@ -173,13 +173,13 @@ class MessageTree:
         self._next_root = _UNKNOWN
 
     def nearest(self, number: int) -> int | None:
-        """That number, or where it is missing the next lower one (0: the start); None where that is not known."""
+        """That number; if it is missing, the next lower one (0: the start); None if that is not known."""
         if number == 0 or number in self._nodes:
             return number
         return max((item for item in self._nodes if item < number), default=None if self._start else 0)
 
     def ahead(self, number: int) -> tuple[MessageRecord, ...]:
-        """The loaded messages that going to that number brings back, oldest first."""
+        """The loaded messages that `go_to` that number restores, oldest first."""
         return tuple(item for item in self._path(number, self._places)[0] if isinstance(item, MessageRecord))
 
     @property
@@ -200,7 +200,7 @@ class MessageTree:
         self._places = {item.number: place for place, item in enumerate(items)}
 
     def _path(self, number: int, until: Collection[int]) -> tuple[list[NumberedRecord], int]:
-        """The items up to that number, oldest first, and the number before them: 0, or the first one in `until`."""
+        """The items up to that number, oldest first, and the number before them: 0, or the first number in `until`."""
         path: list[NumberedRecord] = []
         while number in self._nodes and number not in until:
             node = self._nodes[number]

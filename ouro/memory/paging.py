@@ -15,7 +15,7 @@ from ouro.utils.log import log
 
 
 class TranscriptPager(msgspec.Struct, eq=False):
-    """Where the loaded part of a session begins, and the part that a screen shows.
+    """Knows where the loaded part of a session begins, and which part a screen shows.
 
     `notify` is called with a notice if the rest of a session cannot be read.
     """
@@ -25,15 +25,15 @@ class TranscriptPager(msgspec.Struct, eq=False):
     current: Callable[[], Transcript]
     notify: Callable[[str], None]
     is_gapped: bool = False
-    """Messages of long branches are not loaded: after a rewind the session has to be read again."""
+    """Whether messages of long branches are not loaded: after a rewind the session has to be read again."""
     _place: int = 0
     _shown_from: int = 0
-    """The number of the first shown message, which may have left memory; 0: all is shown, from the start."""
+    """The number of the first shown message, which may no longer be in memory; 0: everything is shown."""
     _loading: asyncio.Task[str] | None = None
 
     @property
     def is_loading(self) -> bool:
-        """Whether a part of what is sent is not in memory yet: `loaded` waits for it."""
+        """Whether a part of the messages to send is not in memory yet: `loaded` waits for it."""
         return self._loading is not None
 
     @property
@@ -54,11 +54,11 @@ class TranscriptPager(msgspec.Struct, eq=False):
         shown = items[self._first_shown(items) :]
         first = next((item for item in shown if isinstance(item, MessageRecord)), None)
         if first is not None and not transcript.is_whole:
-            self._shown_from = first.number  # the former first message may have left memory
+            self._shown_from = first.number  # the former first message may no longer be in memory
         return tuple(shown)
 
     async def show_more(self, count: int) -> tuple[ShownItem, ...]:
-        """The items before those that are shown, about `count` messages of them. Raises as `earlier` does."""
+        """The items before the shown ones, with about `count` messages. Raises as `earlier`."""
         await self.loaded()
         if not self._shown_from:
             return ()
@@ -85,24 +85,24 @@ class TranscriptPager(msgspec.Struct, eq=False):
         while self.has_earlier:
             place = self._place
             records, begin = await self.store.load_before(self.session_id, place, count)
-            if self._place == place:  # no other call has loaded it meanwhile
+            if self._place == place:  # unless another call has loaded it meanwhile
                 self._place = begin
                 return self.current().prepend(records, is_whole=begin == 0)
         return ()
 
     def release(self) -> None:
-        """Remove from memory what is neither sent nor near the end. The file has it, and `show_more` reads it again."""
+        """Remove messages from memory that are neither sent nor near the end. `show_more` reads them again."""
         if self.is_loading:
             return
         transcript = self.current()
         first = transcript.needed_from(MIN_SHOWN)
         place = self.store.place_of(self.session_id, first.number) if first is not None else None
-        if first is not None and place is not None:  # else it is not on disk, or at an unknown offset
+        if first is not None and place is not None:  # without a position it is not on disk, or its offset is unknown
             transcript.drop_before(first)
             self._place = place
 
     def show_from(self, number: int) -> bool:
-        """Let the screen drop what precedes that message, where memory has dropped it too. Returns whether it may."""
+        """Let the screen drop what precedes that message, if memory has dropped it too. Returns whether it may."""
         items = self.current().shown_items()
         is_in_memory = any(isinstance(item, MessageRecord) and item.number == self._shown_from for item in items)
         if is_in_memory or (self._shown_from == 0 and not self.has_earlier):
@@ -118,11 +118,11 @@ class TranscriptPager(msgspec.Struct, eq=False):
         self._shown_from = first.number if first else 0
 
     def load_context(self, take: Callable[[LoadedSession], None]) -> None:
-        """Start reading everything that is sent; `take` gets the result."""
+        """Start to read everything that is sent; `take` is called with the result."""
         self._loading = asyncio.create_task(self._load(take))
 
     async def loaded(self) -> None:
-        """Wait until everything that is sent is in memory: a screen needs less, so a resume does not wait."""
+        """Wait until everything that is sent is in memory. A screen needs less, so a resume does not wait for this."""
         if self._loading is None:
             return
         notice = await asyncio.shield(self._loading)

@@ -1,4 +1,4 @@
-"""The fields of records as plain data has them, and how they are checked: one wrong value does not cost a record."""
+"""The fields of records in plain data, and their checks: a record is not lost because of one wrong value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ouro.messages import Incomplete, Thinking, Usage
 
 S = TypeVar("S", bound=msgspec.Struct)
 Path = tuple[str | int, ...]
-"""From a record to one of its values."""
+"""The keys and positions that lead from a record to one of its values."""
 _MAX_NUMBER = 1 << 53
 _MAX_REPAIRS = 100
 _AT = re.compile(r" - at `\$(.*)`$")
@@ -50,7 +50,7 @@ class BodyFields(msgspec.Struct, omit_defaults=True):
     exit_code: int | None = None
     text: str | None = None
     file: str = ""
-    """Where the text is, below the session's folder, when it is too long for the record."""
+    """The file with the text, below the session's folder, if the text is too long for the record."""
     lines: int | None = None
     name: str = ""
     media_type: str = ""
@@ -72,13 +72,13 @@ class ReplyFields(msgspec.Struct, omit_defaults=True):
 
 class MessageFields(msgspec.Struct, omit_defaults=True):
     role: Literal["user", "assistant", "tool"]
-    """Never system: ouro writes no such message, so that of a planted file must not be sent as one."""
+    """Never `system`: ouro writes no such message, so one in a planted file must not be sent."""
     model: str = ""
     cut: bool = False
     incomplete: Incomplete = ""
     private: bool = False
     message: int = 0
-    """Its number; 0: a user added it by hand without one."""
+    """The number of the message; 0: a user added it by hand without a number."""
     at: str = ""
     context: list[str] = []
     thinking: list[Thinking] = []
@@ -87,22 +87,22 @@ class MessageFields(msgspec.Struct, omit_defaults=True):
     tool_calls: list[CallFields] = []
     replies: list[ReplyFields] = []
     parts: list[dict[str, Any]] = []
-    """Parts that are not in this order, each by its kind."""
+    """Parts in another order than these fields; each part names its kind."""
     usage: Usage | None = None
 
 
 def read_fields(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tuple[S, tuple[str, ...]]:
     """The fields of a record, and the names of those that were repaired.
 
-    A value that cannot be read is converted where its meaning is clear (`7` for a text, `12.0` for a count), else
+    An unreadable value is converted if its meaning is clear (`7` for a text, `12.0` for a count), otherwise it is
     left out. Older versions wrote what a provider sent without a check.
 
     Args:
-        kind: of its fields.
+        kind: the class of the fields.
         numbers: the fields in which every number must be finite and not negative: the index and sums hold no other.
 
     Raises:
-        BadRecordError: what cannot be read is required.
+        BadRecordError: a required value cannot be read.
     """
     first, repaired = "", dict[str, None]()
     for _ in range(_MAX_REPAIRS):
@@ -122,7 +122,7 @@ def read_fields(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> 
 
 
 def _path_in(problem: str) -> Path:
-    """Where a value is that msgspec refuses; up to the mapping, where it does not name the key (`...`)."""
+    """The path of a value that msgspec refuses; the path of its mapping if msgspec does not name the key (`...`)."""
     found = _AT.search(problem)
     steps = _STEP.findall(found[1]) if found else []
     return tuple(name or int(place) for name, place in takewhile(lambda step: step[1] != "...", steps))
@@ -138,7 +138,7 @@ def _find_impossible(value: Any, path: Path = ()) -> Path | None:
 
 
 def _repair(value: Any, path: Path, problem: str) -> Any:
-    """A copy of `value` in which what is at `path` is converted or left out."""
+    """A copy of `value` in which the value at `path` is converted or left out."""
     copy = dict(value) if isinstance(value, dict) else list(value)
     key: Any = path[0]
     if (
@@ -147,12 +147,12 @@ def _repair(value: Any, path: Path, problem: str) -> Any:
         and path[1] != "cost"
         and _convert(copy[key], path[1:], problem) is None
     ):
-        # Counts belong together: one of them alone would be shown as the whole.
+        # Counts belong together: a single one of them would be shown as the total.
         copy[key] = {name: item for name, item in copy[key].items() if name == "cost"}
     elif len(path) > 1:
         copy[key] = _repair(copy[key], path[1:], problem)
     elif key == "private":
-        copy[key] = True  # when in doubt nothing is learned from a message
+        copy[key] = True  # in doubt, no memory is made from a message
     elif (converted := _convert(copy, path, problem)) is not None:
         copy[key] = converted
     else:

@@ -31,9 +31,9 @@ from ouro.safety import is_secret_name
 from ouro.utils.json_types import dictionary
 
 BYTES_BACK = "bytes_back"
-"""In a compaction: how far before it each message begins that it keeps. A hint for the reader, made by the store."""
+"""In a compaction: the distance in bytes to each message that it keeps. A hint for the reader, by the store."""
 MAX_INLINE = 16 << 10
-"""Bytes of an output that are in the record itself; a longer one goes in the outputs folder."""
+"""An output of at most so many bytes is written into the record; a longer one is put in the outputs folder."""
 Mask = Callable[[str], str]
 KeepImage = Callable[[Image], str]
 """Puts an image in the outputs folder and returns its name there."""
@@ -43,21 +43,21 @@ Fetch = Callable[[str], bytes]
 """Returns the bytes of an image or output in the outputs folder; raises OSError."""
 
 _PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
-"""The order that a message with its parts by kind restores, with one text at most; else each part names its kind."""
+"""Parts in this order, with at most one text, are written by kind; otherwise each part names its kind."""
 _FIELDS = {"image": "images", "call": "tool_calls", "reply": "replies"}
-"""Where a message has the parts of a kind; those that are not here are called the same."""
+"""Kind of a part -> its field in a message; for other kinds the field has the name of the kind."""
 
 
 class ReadRecord(msgspec.Struct, frozen=True):
     record: Record
     unknown: tuple[str, ...]
-    """The names of fields that this ouro does not know."""
+    """The names of fields that this version of ouro does not know."""
     repaired: tuple[str, ...]
     """The names of fields that were converted or left out in part, because they could not be read."""
 
 
 class UnknownRecordError(ValueError):
-    """A record of an unknown kind, from a newer ouro."""
+    """A record of an unknown kind, from a newer version of ouro."""
 
 
 def header_data(header: SessionHeader) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def record_from(data: Any, fetch: Fetch) -> ReadRecord:
 
     Raises:
         UnknownRecordError: the record has an unknown kind.
-        BadRecordError: the record has a known kind, and nothing is left of it without what cannot be read.
+        BadRecordError: the record has a known kind, but a required part of it cannot be read.
     """
     if not isinstance(data, dict) or not data:
         raise BadRecordError("not a record")
@@ -107,7 +107,7 @@ def record_from(data: Any, fetch: Fetch) -> ReadRecord:
 
 
 def bytes_back_in(data: Any) -> tuple[int, ...]:
-    """How far before a compaction each message begins that it keeps; empty where that is not recorded."""
+    """The distance in bytes from a compaction back to each message that it keeps; empty if that is not recorded."""
     found = data.get(BYTES_BACK, ()) if isinstance(data, dict) else ()
     return tuple(item for item in found if isinstance(item, int)) if isinstance(found, list) else ()
 
@@ -135,11 +135,11 @@ def deserialize_message(data: dict[str, Any]) -> Message:
 
 
 def record_from_export(data: Any) -> Record:
-    """A record with its images in it, as `embed_images` puts them there. Raises as `record_from`."""
+    """A record from data that contains its images, as made by `embed_images`. Raises as `record_from`."""
     images: dict[str, bytes] = {}
     for item in _mappings(data):
         if isinstance(encoded := item.get("data"), str) and isinstance(name := item.get("file"), str):
-            with suppress(ValueError):  # a message shows that it is missing
+            with suppress(ValueError):  # the message then shows that the image is missing
                 images[name] = base64.b64decode(encoded, validate=True)
 
     def fetch(name: str) -> bytes:
@@ -151,7 +151,7 @@ def record_from_export(data: Any) -> Record:
 
 
 def embed_images(data: Any, images: Mapping[str, bytes]) -> None:
-    """Add the bytes of images, as base64, where a record names them."""
+    """Add the bytes of the images, as base64, to the places where a record names them."""
     for item in _mappings(data):
         if isinstance(name := item.get("file"), str) and name in images and "media_type" in item:
             item["data"] = base64.b64encode(images[name]).decode()
@@ -253,7 +253,7 @@ class _Writer(msgspec.Struct, frozen=True):
 
     def message(self, record: MessageRecord) -> dict[str, Any]:
         message = record.message
-        assert message.role != "system"  # ouro saves none
+        assert message.role != "system"  # ouro saves no system messages
         fields = MessageFields(message.role, message.model, message.cut, message.incomplete, record.private)
         parts = [self._part(part) for part in message.parts]
         ranks = [_PARTS_IN_ORDER.index(type(part)) for part in message.parts]
@@ -277,8 +277,8 @@ class _Writer(msgspec.Struct, frozen=True):
             case Text(text):
                 return "text", self.mask(text)
             case Context(text) if text.startswith("<environment>"):
-                # Each value alone: behind its name a long folder with a digit looks like a secret, so that the scanner
-                # would be loaded in each session there.
+                # Each value is masked separately: after its name, a long folder with a digit looks like a secret, and
+                # the scanner would be loaded in each session in that folder.
                 return "context", "".join(map(self.mask, re.split(r"(: |\n)", text)))
             case Context(text):
                 return "context", self.mask(text)
@@ -354,12 +354,12 @@ def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:
         return [_mask_all(item, mask, name) for item in value]
     if not isinstance(value, str):
         return value
-    # The name of a field may show that its value is a secret.
+    # The name of a field can show that its value is a secret.
     return mask(f"{name}={value}").removeprefix(f"{name}=") if is_secret_name(name) else mask(value)
 
 
 def _is_writable(value: Any, depth: int = 0) -> bool:
-    """Whether the reader would accept it: not too deep, valid keys, finite numbers."""
+    """Whether a reader accepts the value: not too deep, valid keys, finite numbers."""
     if isinstance(value, dict):
         return depth < 32 and all(len(key) <= 200 and _is_writable(item, depth + 1) for key, item in value.items())
     if isinstance(value, list):

@@ -22,18 +22,18 @@ FORMAT = 1
 _FORMAT_FILE, _CHECK = "format", b"ouro sessions"
 _LAST_REMOTE = "remote"
 _TIMEOUT = 3_600.0
-"""Of a fetch or a push: a first one may be a gigabyte."""
+"""Seconds for a fetch or a push: the first one may be a gigabyte."""
 _WHOLE = 1 << 16
-"""Bytes from which git stores a blob as it is: to look for a similar one took most of the time, and found none."""
+"""From so many bytes on git stores a blob without delta compression, which took most of the time without effect."""
 _IMPORT = ("--done", "--date-format=raw", f"--big-file-threshold={_WHOLE}")
 _PUSH = ("-c", "pack.window=0", "-c", f"core.bigFileThreshold={_WHOLE}", "push", "--quiet", "--no-verify")
 _OUTRUN = ("fetch first", "non-fast-forward", "cannot lock ref")
-"""What git says where another machine has pushed meanwhile."""
+"""Texts in git's output if another machine has pushed meanwhile."""
 _SEALED = "sealed"
-"""Here is recorded which remote is sealed: one that denies it later is not sent anything."""
+"""The record of which remote is sealed: if such a remote is not sealed any more, nothing is sent to it."""
 _KEY, _NONCE = 32, 12
 _MAX_BLOB = 256 << 20
-"""Bytes of one unpacked blob: a small one of a hostile remote could unpack to any size."""
+"""Maximum bytes of an unpacked blob: a small blob of a hostile remote could unpack to any size."""
 
 
 class SessionRemote:
@@ -41,11 +41,11 @@ class SessionRemote:
 
     def __init__(self, folder: Path, key_file: Path, address: str) -> None:
         if not address or address.startswith("-"):
-            raise UsageError(f"`{address}` is not a remote.", "Name a git repository that is yours: URL or folder.")
+            raise UsageError(f"`{address}` is not a remote.", "Name your own git repository: a URL or a folder.")
         self.repository = GitRepository(folder)
         self.repository.create()
         self.tip = ""
-        """The last commit that is known of the branch."""
+        """The last known commit of the branch."""
         self._key_file = key_file
         self._address = address
         self._key = b""
@@ -54,7 +54,7 @@ class SessionRemote:
         """Fetch what is new; returns path -> blob of the branch.
 
         Raises:
-            UsageError: the branch is sealed and the key is missing or wrong, or it is not and should be.
+            UsageError: the branch is sealed and the key is missing or wrong, or it is not sealed but should be.
             MemoryUnusable: the remote cannot be reached.
         """
         asked = self._remote("ls-remote", "--", self._address, BRANCH)
@@ -74,7 +74,7 @@ class SessionRemote:
         return found
 
     def read(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
-        """Path -> content, opened. Raises UsageError where one was changed by another program."""
+        """Path -> decrypted content. Raises UsageError if another program changed one."""
         ids = self.repository.objects(list(blobs.values()))
         return {path: self.opened(path, data) for path, (_, data) in zip(blobs, ids, strict=True)}
 
@@ -92,7 +92,7 @@ class SessionRemote:
         return done.stdout.decode().split()[0]
 
     def push(self, commit: str) -> bool:
-        """Push a commit; False where another machine has pushed meanwhile."""
+        """Push a commit; returns False if another machine has pushed meanwhile."""
         target = ("--", self._address, f"{commit}:{BRANCH}")
         done = self.repository.run_remote(*_PUSH, *target, timeout=_TIMEOUT)
         words = done.stderr.decode(errors="replace")
@@ -176,15 +176,15 @@ class SessionRemote:
 
 
 def last_remote(folder: Path) -> str:
-    """The remote that sessions were last synchronized with; empty where there is none."""
+    """The remote that sessions were last synchronized with; empty if there is none."""
     return GitRepository(folder).read_record(_LAST_REMOTE)
 
 
 def chunk_name(number: int, data: bytes) -> str:
-    """`000001-0f3c…`: the place of a chunk in its session, and what it holds."""
+    """`000001-0f3c…`: the position of a chunk in its session, and the hash of its content."""
     return f"{number:06d}-{hashlib.sha256(data).hexdigest()[:16]}"
 
 
 def _place(path: str) -> bytes:
-    """What a blob is bound to: the part of a chunk's name that says what it holds comes from the sealed bytes."""
+    """The path that a blob is bound to, without the hash in a chunk's name, which is made from the sealed bytes."""
     return path.rpartition("-")[0].encode() if "/chunks/" in path else path.encode()

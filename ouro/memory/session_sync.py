@@ -49,7 +49,7 @@ from ouro.utils.text import byte_size, plural
 CHUNK = 4 << 20
 """Bytes of records in one blob."""
 BATCH = 32 << 20
-"""Bytes of one commit and push: what was pushed stays when the network fails."""
+"""Maximum bytes of one commit and push: what was pushed stays there if the network fails later."""
 _TRIES = 5
 _STATE = "sessions"
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
@@ -68,7 +68,7 @@ class SyncedSession(msgspec.Struct, frozen=True):
 
     chunks: tuple[str, ...]
     mark: tuple[int, int]
-    """Size and time of the file: as long as they are the same, it is not read."""
+    """Size and time of the file: while they are the same, the file is not read."""
 
 
 class SyncState(msgspec.Struct):
@@ -80,9 +80,9 @@ class SessionSyncReport(msgspec.Struct, frozen=True):
     """Ids of the sessions of which records were sent."""
     received: tuple[str, ...]
     forks: tuple[str, ...]
-    """Copies of what was said here, where the session continued elsewhere, too."""
+    """Copies of local sessions that were also continued on another machine."""
     skipped: tuple[str, ...]
-    """Ids of sessions that are open: the next synchronization takes them."""
+    """Ids of open sessions: the next synchronization includes them."""
     bytes_sent: int
 
 
@@ -93,13 +93,13 @@ class _Local(msgspec.Struct, frozen=True):
     folder: Path
     mark: tuple[int, int]
     begin: int
-    """Of its records, behind the header."""
+    """The offset of its first record after the header."""
     parent: str = ""
-    """Of a subagent: the session."""
+    """For a subagent: the id of its session."""
 
     @classmethod
     def read(cls, folder: Path, parent: str = "") -> _Local | None:
-        """The session in a folder; None for a copy made by hand, or one of a newer ouro."""
+        """The session in a folder; None for a copy made by hand, or a session of a newer version of ouro."""
         try:
             mark = _read_mark(folder)
             with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
@@ -129,7 +129,7 @@ class _Theirs(msgspec.Struct):
 
 
 class _Outgoing(msgspec.Struct, frozen=True):
-    """What is new here of a session: changes of the branch (None: remove), and the state once they are pushed."""
+    """What is new in a session here: changes of the branch (None: remove), and the state after they are pushed."""
 
     session: _Local
     changes: dict[str, bytes | None]
@@ -152,9 +152,9 @@ class SessionSync:
         self._received: dict[str, None] = {}
         self._forks: list[str] = []
         self._here: dict[str, _Local] = {}
-        """Listed once; what is created meanwhile is added."""
+        """The sessions here, listed once; sessions created meanwhile are added."""
         self._skipped: dict[str, str] = {}
-        """By id; the reported one."""
+        """Session id -> the id to report."""
         self._bytes = 0
 
     def run(self, *, encrypt: bool) -> SessionSyncReport:
@@ -171,7 +171,7 @@ class SessionSync:
         raise SessionError("Other machines kept pushing: not all sessions are sent.", "Try again.")
 
     def _merged(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
-        """Take what is new there; yields what is new here."""
+        """Take what is new at the remote; yields what is new here."""
         here = self._here = self._local()
         for is_child in (False, True):
             for session_id in sorted(theirs.keys() - here.keys() - self._state.sessions.keys()):
@@ -194,7 +194,7 @@ class SessionSync:
             yield self._outgoing(here[session_id], _Theirs(session_id), here[session_id].body())
 
     def _compared(self, local: _Local, other: _Theirs, *, is_changed_there: bool) -> Iterator[_Outgoing]:
-        """Yield what is to be sent of a session that changed here; take what was added there."""
+        """Yield what to send of a session that changed here; take what was added at the remote."""
         body, theirs = local.body(), self._body(other)
         if body == theirs:
             self._state.sessions[local.id] = SyncedSession(other.names, local.mark)
@@ -208,7 +208,7 @@ class SessionSync:
             self._try(local, partial(self._fork, local, other, body))
 
     def _outgoing(self, local: _Local, other: _Theirs, body: bytes, sent: int | None = None) -> _Outgoing:
-        """The records behind the first `sent` bytes as new chunks; None: all, replacing those that are there."""
+        """The records after the first `sent` bytes as new chunks; None: all, which replace the chunks there."""
         parent, names = f"{local.parent}/{SUBAGENTS}/" if local.parent else "", list(other.names)
         place = f"s/{parent}{local.id}"
         changes: dict[str, bytes | None] = {}
@@ -230,7 +230,7 @@ class SessionSync:
         return _Outgoing(local, changes, SyncedSession(tuple(names), local.mark))
 
     def _send(self, found: Iterator[_Outgoing]) -> bool:
-        """Push in batches; False where another machine has pushed meanwhile."""
+        """Push in batches; returns False if another machine has pushed meanwhile."""
         batch: list[_Outgoing] = []
         size = 0
         for item in found:
@@ -255,7 +255,7 @@ class SessionSync:
         return True
 
     def _try(self, session: _Local | _Theirs, take: Callable[[], None]) -> None:
-        """Change a session here; one that is open, or cannot be read, is left out and reported."""
+        """Change a session here; a session that is open or unreadable is skipped and reported."""
         reported = session.parent or session.id
         try:
             take()
@@ -272,7 +272,7 @@ class SessionSync:
         self._note(other, folder, other.parent)
 
     def _take(self, local: _Local, other: _Theirs) -> None:
-        """Make the records those of the remote, which begin with those here or were edited."""
+        """Replace the records with those of the remote, which begin with the local ones or were edited."""
         with closing(SessionLock(local.folder)):
             if _read_mark(local.folder) != local.mark:
                 raise SessionInUse(f"Session {local.id[:8]} has just changed.")
@@ -284,10 +284,10 @@ class SessionSync:
         self._note(other, local.folder, local.parent)
 
     def _fork(self, local: _Local, other: _Theirs, body: bytes) -> None:
-        """Keep what was said here as a copy with another id; the session is then the one of the remote."""
+        """Keep the local session as a copy with another id; the session itself then becomes that of the remote."""
         if _read_mark(local.folder) != local.mark:
             raise SessionInUse(f"Session {local.id[:8]} has just changed.")
-        SessionLock(local.folder).close()  # raises SessionInUse: then there is no copy either
+        SessionLock(local.folder).close()  # if it raises SessionInUse, no copy is made
         header = replace(read_header(local.folder), id=str(uuid.uuid4()), created_at=timestamp())
         last = max(map(number_of, split(body)[0]), default=0)
         fork = frame_record(dump(msgspec.to_builtins(ForkRecord(local.id, last, timestamp()))))
@@ -326,7 +326,7 @@ class SessionSync:
         return found
 
     def _header(self, other: _Theirs) -> SessionHeader:
-        """The header for this machine: the folder of the same repository here, else as it was there."""
+        """The header for this machine: with the folder of the same repository here, else with the original folder."""
         [data] = self._remote.read(other.header).values()
         about = json.loads(data)
         address, inside = str(about.pop("repository", "")), str(about.pop("inside", "."))
@@ -369,7 +369,7 @@ def _read_mark(folder: Path) -> tuple[int, int]:
 
 @cache
 def _find_address(root: Path) -> str:
-    """The address of a repository, the same for ssh and https, without a password; empty where it has none."""
+    """The address of a repository, the same for ssh and https, without a password; empty if it has none."""
     try:
         address = Git(root, _GIT_TIMEOUT).ask("config", "--get", "remote.origin.url").strip()
     except GitError:

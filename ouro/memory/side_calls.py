@@ -1,4 +1,4 @@
-"""Background work of a session: its channel to the user, and model calls with recorded cost."""
+"""Background work of a session: its channel to the user, and model calls whose cost is recorded."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def estimate_messages(messages: Iterable[Message]) -> int:
 
 
 def reported_tokens(message: Message) -> int:
-    """The provider's token count of the request and this answer; 0 if unknown, or not of the conversation."""
+    """The provider's token count of the request and this answer; 0 if unknown, or if it counts something else."""
     usage = message.usage
     if message.role != "assistant" or usage is None or not usage.input or any(map(is_step, message.tool_calls)):
         return 0

@@ -35,7 +35,7 @@ _TITLE_WIDTH = 60
 
 
 def make_title(text: str) -> str:
-    """The first words of a message; of the user's shell line, the line; without what was piped in or attached."""
+    """The first words of a message, without piped or attached text; for a shell line of the user, the line."""
     if text.startswith(SHELL_NOTE):
         text = "! " + text.removeprefix(SHELL_NOTE).partition("\n")[0]
     elif text.startswith((PIPED, ATTACHED)):
@@ -48,13 +48,13 @@ def make_title(text: str) -> str:
 
 
 ShownItem = MessageRecord | CompactionRecord | DropRecord | RecalledRecord | ModelRecord | RewindRecord
-"""What a user is shown of a session, in its order."""
+"""What a user sees of a session, in its order."""
 
 
 class _Mark(msgspec.Struct, frozen=True):
     record: ModelRecord | RewindRecord
     left: int = 0
-    """The last number before a rewind: while it is on the branch, the rewind is not shown."""
+    """The last number before a rewind. While that number is on the branch, the rewind is not shown."""
 
 
 class Transcript(MessageTree):
@@ -74,9 +74,9 @@ class Transcript(MessageTree):
         self.model = ""
         self.mode = ""
         self.usage = Usage()
-        """Of all model calls of the session, also in the background and on branches."""
+        """The usage of all model calls of the session, also in the background and on branches."""
         self.side_calls: dict[str, tuple[int, Usage]] = {}
-        """Purpose -> number and usage of the model calls outside of turns, as far as the records are loaded."""
+        """Purpose -> number and usage of model calls outside of turns; only from loaded records."""
         self.pins: frozenset[int] = frozenset()
         """Numbers of messages that survive every compaction word for word."""
         self.captured = 0
@@ -85,24 +85,24 @@ class Transcript(MessageTree):
         self.recalled: dict[int, RecalledRecord] = {}
         """The receipts of recall, by the number of the message."""
         self.fork: ForkRecord | None = None
-        """Of which session this one began as a copy."""
+        """The session from which this one was copied."""
         self.undone: list[int] = []
         """The last number before each rewind, until a message is added."""
         self.notices: list[str] = []
         self.last_at = ""
         self.next_number = above + 1
-        """Of the next message or compaction."""
+        """The number for the next message or compaction."""
         self.call_ids: set[str] = set()
-        """Of all tool calls that were loaded, also on branches."""
+        """The ids of all loaded tool calls, also on branches."""
         self.turns_gone = 0
-        """Turns of the branch that were loaded and left memory."""
+        """The number of turns of the branch that were loaded and then removed from memory."""
         self.lacks_branches = not is_whole
-        """`branches` may be incomplete: what is loaded later comes without its branches."""
+        """Whether `branches` may be incomplete: records that are loaded later come without their branches."""
         self._highest = 0
         self._asked_since = 0
-        """The first number of the current model: figures of another model are those of another tokenizer."""
+        """The first message of the current model: token counts of another model come from another tokenizer."""
         self._marks: dict[int, list[_Mark]] = {}
-        """By the number of the item before them."""
+        """The number of the item before -> the marks."""
         self._head: tuple[CompactionRecord | None, list[MessageRecord], list[Message]] = (None, [], [])
         """The compaction, the entries that it keeps, and both as messages."""
         self._shortened: tuple[frozenset[str], PerMessage[Message]] = (frozenset(), PerMessage(lambda said: said))
@@ -145,14 +145,14 @@ class Transcript(MessageTree):
         return [entry for entry in self.sendable_entries() if str(entry.number) not in dropped]
 
     def sendable_entries(self) -> list[MessageRecord]:
-        """As `sent_entries`, with those that the user dropped."""
+        """As `sent_entries`, including the messages that the user dropped."""
         kept, following = self._sent()
         return [*kept, *following]
 
     def sent(self) -> list[Message]:
         """The context before `make_sendable`: kept messages, summary, newer messages; without what was dropped.
 
-        What was there before is the same object again, so that nothing is made again for each request.
+        Unchanged messages are the same objects as before, so that they are not converted again for each request.
         """
         kept, following = self._sent()
         compaction, dropped = self.compaction, self.dropped_items
@@ -167,7 +167,7 @@ class Transcript(MessageTree):
             if str(entry.number) not in dropped:
                 messages.append(entry.message)
             elif entry.message.role == "user" and messages[-1:] != [DROPPED]:
-                messages.append(DROPPED)  # a request begins with the user, and two answers need a message between them
+                messages.append(DROPPED)  # a request begins with a user message, and one is between two answers
         if dropped != self._shortened[0]:
             self._shortened = dropped, PerMessage(self._shortener(following))
         return self._shortened[1](messages) if dropped else messages
@@ -225,7 +225,7 @@ class Transcript(MessageTree):
         _, following = self._sent()
         place = max(0, len(entries) - max(count, len(following)))
         while place and entries[place].message.role == "tool":
-            place -= 1  # tool results stay with their calls
+            place -= 1  # tool results stay together with their calls
         return entries[place] if place else None
 
     def drop_before(self, first: MessageRecord) -> None:
@@ -250,7 +250,7 @@ class Transcript(MessageTree):
             case CompactionRecord():
                 self.append(self._numbered(record))
                 self.usage = record.spent or self.usage + (record.usage or Usage())
-                # Its totals of earlier records count if those are not loaded.
+                # Its totals are used if the earlier records are not loaded.
                 self.title = self.title or record.title
                 self.model = self.model or record.chosen
                 self.pins |= frozenset(record.pins)
@@ -336,7 +336,7 @@ class Transcript(MessageTree):
         return record if number == record.number else replace(record, number=number)
 
     def _sent(self) -> tuple[list[MessageRecord], list[MessageRecord]]:
-        """The kept ones of the messages that the compaction covers, and all that it does not cover."""
+        """The messages that the compaction keeps, and all messages that it does not cover."""
         compaction, items = self.compaction, self.items
         if compaction is None:
             return [], list(self.entries)
@@ -349,7 +349,7 @@ class Transcript(MessageTree):
         return [item for item in kept if item is not None], following
 
     def _shortener(self, following: Sequence[MessageRecord]) -> Callable[[Message], Message]:
-        """Takes what was dropped out of a message: outputs, and notes that were sent with it."""
+        """Returns a function that removes dropped items from a message: outputs, and notes that were sent with it."""
         calls = self.dropped
         notes: dict[int, frozenset[str]] = {}
         for entry in following:
@@ -364,7 +364,7 @@ class Transcript(MessageTree):
         return shorten
 
     def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
-        """What is shown after an item: several rewinds to it are one."""
+        """The marks that are shown after an item: several rewinds to it are shown as one."""
         marks = [mark for mark in self._marks.get(number, ()) if not mark.left or mark.left not in self._places]
         rewinds = [mark for mark in marks if mark.left]
         return (mark.record for mark in marks if not mark.left or mark is rewinds[-1])

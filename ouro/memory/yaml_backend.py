@@ -181,7 +181,7 @@ class YamlFileMemoryStore(MemoryStore):
         info = await asyncio.to_thread(session_index.find_info, self._root, folder.name)
         if info is None:
             raise not_found(session_id)
-        # Asked for by the name of its folder: that may be a copy made by hand.
+        # The caller used the name of its folder: it may be a copy made by hand.
         is_copy = session_id != info.id and self._folders.find(info.id) != folder
         return session_index.mark_as_copy(info) if is_copy else info
 
@@ -258,7 +258,7 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def _append(self, held: OpenFile, record: Record) -> int:
         with _saving(held.folder):
-            # One hop to a worker thread in all: each costs as much as the write itself.
+            # Only one call of a worker thread: each call costs as much as the write itself.
             return await asyncio.to_thread(
                 append,
                 held.folder,
@@ -267,7 +267,7 @@ class YamlFileMemoryStore(MemoryStore):
             )
 
     def _write_again(self, held: OpenFile, header: SessionHeader, records: Sequence[Record]) -> Path | None:
-        """Blocks. Returns where that was moved which was there instead."""
+        """Blocks. Returns the file to which the other file was moved."""
         ensure_private_dir(self._root)
         lock = held.lock
         if not held.folder.is_dir():
@@ -293,7 +293,7 @@ class YamlFileMemoryStore(MemoryStore):
     def _write_whole(
         self, header: SessionHeader, records: Iterable[Record], copied: bytes = b"", source: Path | None = None
     ) -> None:
-        """Write a session into a hidden folder, with the bytes and outputs of a source; then let it appear. Blocks."""
+        """Write a session into a hidden folder, with the bytes and outputs of a source; then rename it. Blocks."""
         with self._folders.making(header) as (folder, _):
             if source is not None:
                 link_outputs(source, folder)

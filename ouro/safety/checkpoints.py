@@ -1,8 +1,8 @@
-"""Checkpoints: the files of a workspace as they were before and after each turn, to undo and redo what turns changed.
+"""Checkpoints: the files of a workspace before and after each turn, to undo and redo the changes of turns.
 
-They are commits without parents in a repository of ouro's own, outside of the workspace and with an index of its own;
-nothing of the user's git configuration applies, and the workspace's `.git` is never touched. Tracked and untracked
-files are kept, also those that a shell command changed; ignored files and those over `MAX_FILE_BYTES` are not.
+They are commits without parents in ouro's own repository, which is outside of the workspace and has its own index. The
+user's git configuration is not used, and the workspace's `.git` is never changed. Tracked and untracked files are
+saved, also those that a shell command changed; ignored files and files over `MAX_FILE_BYTES` are not.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _DAY = 86_400
 _FILES = {
     "config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
     "info/exclude": "node_modules/\n.venv/\nvenv/\n__pycache__/\n.tox/\n.ouro/memory/\n",
-    # Files are kept byte for byte, whatever the attributes in the workspace say.
+    # Files are saved byte for byte, even if attributes in the workspace would convert them.
     "info/attributes": "* -text -filter -ident -working-tree-encoding !merge !diff\n",
-    "HEAD": "ref: refs/heads/main\n",  # the last one: with it the repository is complete
+    "HEAD": "ref: refs/heads/main\n",  # written last: when it exists, the repository is complete
 }
 _CONFIG = (
     "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.excludesFile=/dev/null",
@@ -50,8 +50,8 @@ _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1", "LC_ALL": "C",
     "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_ALLOW_PROTOCOL": "none",
     "GIT_LITERAL_PATHSPECS": "1",
-    # zlib takes and returns 256 KB for each file; kept in the process, a first checkpoint of 50,000 files costs 4.1 s
-    # of CPU instead of 5.6 (8.6 with git's default compression).
+    # zlib allocates and frees 256 KB for each file. If the process keeps this memory, a first checkpoint of 50,000
+    # files takes 4.1 s of CPU instead of 5.6 (8.6 with git's default compression).
     "MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_TOP_PAD_": "10000000",
 }  # fmt: skip
 _REFS = "refs/checkpoints"
@@ -59,7 +59,7 @@ _ABSENT = ("000000", "0" * 40)
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _MERGED = "merged"
 BESIDE = ".ouro-undo"
-"""Ending of the file beside one that the user has changed meanwhile: it holds what undo would have written."""
+"""Suffix of a file next to one that the user has changed meanwhile; it has the text that undo would have written."""
 
 
 class CheckpointError(OuroError):
@@ -67,7 +67,7 @@ class CheckpointError(OuroError):
 
 
 class TreeChange(msgspec.Struct, frozen=True):
-    """One file in two trees; mode `000000` where it is not there."""
+    """One file in two trees; mode `000000` if it does not exist there."""
 
     path: str
     old_mode: str
@@ -84,21 +84,21 @@ class Restored(msgspec.Struct, frozen=True):
     """What an undo or a redo of files did."""
 
     paths: tuple[str, ...] = ()
-    """Files that are as wanted now."""
+    """Files that are restored."""
     merged: tuple[str, ...] = ()
-    """Files with changes of the user, which are still in them."""
+    """Restored files that still have the user's own changes."""
     left: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Files left as the user has them, and why."""
+    """Files that were not changed -> the reason."""
 
 
 class TurnFiles(msgspec.Struct, frozen=True):
-    """A turn with its checkpoints; an empty commit where there is none."""
+    """A turn with its checkpoints; an empty commit: no checkpoint."""
 
     number: int
     before: str = ""
     after: str = ""
     undone: str = ""
-    """Set where the turn's changes of files have been undone."""
+    """Set if the turn's changes of files were undone."""
 
 
 class Checkpoints:
@@ -106,7 +106,7 @@ class Checkpoints:
 
     Args:
         root: the workspace.
-        base: where the checkpoints of all workspaces are kept; the sessions of one share a folder there.
+        base: the folder of the checkpoints of all workspaces; the sessions of one workspace share a folder in it.
         session: the id of the session.
     """
 
@@ -125,7 +125,7 @@ class Checkpoints:
         """What the last checkpoint holds, its commit and its ref."""
 
     def take(self, number: int, moment: Moment) -> str:
-        """Keep the files as they are now, before or after the turn that begins with message `number`.
+        """Save the files as they are now, before or after the turn that begins with message `number`.
 
         Returns:
             The commit.
@@ -138,13 +138,13 @@ class Checkpoints:
             left_out = "\n".join(sorted(self.skipped))
             content = (tree, left_out, time.time() // _DAY)  # old ones are deleted by the date of their commit
             known, commit, ref = self._taken
-            if content != known or not ref.is_file():  # unchanged, and not deleted by another ouro meanwhile
+            if content != known or not ref.is_file():  # unchanged, and no other ouro has deleted it
                 message = f"{self.root}\n\n{left_out}"
                 commit = self._git("commit-tree", tree, data=message.encode(errors="surrogateescape"))
             ref = self.folder / _REFS / "turns" / self._session / str(number) / moment
             ensure_private_dir(ref.parent)
             with open_folder(ref.parent) as folder:
-                note_written_dir(folder)  # each turn has one of its own, which is not among those that are swept
+                note_written_dir(folder)  # recorded: otherwise the turn's own folder is not swept
                 replace_file(folder, ref.name, f"{commit}\n".encode())
             self._taken = (content, commit, ref)
             return commit
@@ -162,19 +162,19 @@ class Checkpoints:
         return tuple(TurnFiles(number, **found[number]) for number in sorted(found))
 
     def changes(self, turn: TurnFiles) -> tuple[TreeChange, ...]:
-        """The files that changed during a turn; none where it has no end."""
+        """The files that changed during a turn; none if the turn has no end."""
         if not (turn.before and turn.after):
             return ()
         unsure = self._left_out(turn.before) | self._left_out(turn.after)
         return tuple(change for change in self._changes(turn.before, turn.after) if change.path not in unsure)
 
     def diff(self, turn: TurnFiles) -> str:
-        """What changed since before a turn, as a unified diff; behind each `@@ … @@` the id of the hunk."""
+        """The changes since the start of a turn as a unified diff; the id of the hunk follows each `@@ … @@`."""
         with self._locked():
             return "".join(self._with_ids(turn.before, self._tree()))
 
     def undo_hunk(self, turn: TurnFiles, path: str, hunk_id: str) -> Restored:
-        """Undo one hunk of `diff`, in the file as it is now. Raises UsageError: the diff has no such hunk any more."""
+        """Undo one hunk of `diff` in the file as it is now. Raises UsageError if the diff no longer has this hunk."""
         with self._locked():
             now = self._tree()
             pieces = list(self._with_ids(turn.before, now, path))
@@ -206,7 +206,7 @@ class Checkpoints:
                 yield piece
 
     def undo(self, turns: Sequence[TurnFiles], path: str = "") -> Restored:
-        """Bring the files back to before `turns`, the last turn first; what the user changed since then stays.
+        """Restore the files as they were before `turns`, the last turn first; the user's later changes stay.
 
         Args:
             path: only this file, relative to the workspace.
@@ -214,7 +214,7 @@ class Checkpoints:
         return self._carry_out(sorted(turns, key=lambda turn: -turn.number), path, undone=True)
 
     def redo(self, turns: Sequence[TurnFiles]) -> Restored:
-        """Do again what `undo` has undone."""
+        """Redo what `undo` has undone."""
         return self._carry_out(sorted(turns, key=lambda turn: turn.number), "", undone=False)
 
     def _carry_out(self, turns: Sequence[TurnFiles], path: str, *, undone: bool) -> Restored:
@@ -227,7 +227,7 @@ class Checkpoints:
                 if not (start and end):
                     continue
                 unsure = self._left_out(start) | self._left_out(end)
-                # What goes is first: a file may take the place of a folder.
+                # Removed files come first: a file may replace a folder.
                 for change in sorted(self._changes(start, end), key=lambda change: change.kind != "deleted"):
                     if change.path in unsure or (path and change.path != path):
                         continue
@@ -235,7 +235,7 @@ class Checkpoints:
                         outcome = self._restore(change)
                     except OSError as error:
                         outcome = f"it cannot be written ({error.strerror})"
-                    if outcome not in ("", _MERGED) or not outcomes.get(change.path):  # the worst of all turns
+                    if outcome not in ("", _MERGED) or not outcomes.get(change.path):  # the worst outcome of all turns
                         outcomes[change.path] = outcome
         for turn in () if path else turns:
             ref = f"{_REFS}/turns/{self._session}/{turn.number}/undone"
@@ -247,7 +247,7 @@ class Checkpoints:
         )
 
     def _keep_now(self, tree: str) -> None:
-        """Save the files as they are before an undo, so that they can be restored by hand."""
+        """Save the present files before an undo, so that they can be restored by hand."""
         now = self._git("commit-tree", tree, data=b"before an undo")
         self._git("update-ref", f"{_REFS}/undone/{self._session}/{time.time_ns()}", now)
 
@@ -260,7 +260,7 @@ class Checkpoints:
         if now == (change.new_mode, change.new_blob):
             return ""
         if now is None:
-            return "it is no file any more"
+            return "it is not a file any more"
         wanted = b"" if change.new_mode == _ABSENT[0] else self._blob(change.new_blob)
         if now != (change.old_mode, change.old_blob):
             if now[0] == _ABSENT[0]:
@@ -286,7 +286,7 @@ class Checkpoints:
         return ""
 
     def _merge(self, own: bytes, change: TreeChange, other: bytes) -> bytes | None:
-        """The user's text with the change in it; None where both touch the same lines, or it is no text."""
+        """The user's text with the change in it; None if both change the same lines, or it is not text."""
         if {change.old_mode, change.new_mode} & {_ABSENT[0], "120000"} or b"\0" in own or b"\0" in other:
             return None
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
@@ -298,7 +298,7 @@ class Checkpoints:
         return output if code == 0 else None
 
     def _write(self, file: Path, mode: str, data: bytes) -> None:
-        """Write a file or link; who may read and write a file that is there stays as it is."""
+        """Write a file or link; the permissions of an existing file stay unchanged."""
         file.parent.mkdir(parents=True, exist_ok=True)
         if mode == "120000" or file.is_symlink():
             file.unlink(missing_ok=True)
@@ -342,26 +342,26 @@ class Checkpoints:
         return self._written[1]
 
     def _index_state(self) -> tuple[int, int] | None:
-        """Its inode and time: git writes a new file for each change. None where there is none yet."""
+        """The inode and time of the index: git writes a new file for each change. None if there is no index yet."""
         index = self.folder / "index"
         return (index.stat().st_ino, index.stat().st_mtime_ns) if index.exists() else None
 
     def _index(self, option: str, names: Collection[str]) -> None:
         data = b"".join(os.fsencode(name) + b"\0" for name in names)
-        # Above the threshold a file goes into one pack with all others: thousands of loose objects take far longer.
+        # Above the threshold git writes all files into one pack: thousands of loose objects take far longer.
         pack = ("-c", "core.bigFileThreshold=1") if len(names) > _PACK_FROM else ()
         if data:
             self._git(*pack, "update-index", "--add", "--replace", option, "-z", "--stdin", data=data, keep=self._lock)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """The repository, made where it is missing; one process at a time uses its index."""
+        """The repository, created if it is missing; only one process at a time uses its index."""
         home = Path.home()
         if self.root == home or home.is_relative_to(self.root):
             raise CheckpointError(f"{self.root} holds your home folder: start ouro in the folder of a project.")
         ensure_private_dir(self.folder)
         with lock_file(self.folder / "lock", timeout=_TIMEOUT) as self._lock:
-            (self.folder / "index.lock").unlink(missing_ok=True)  # of a git that was killed: a live one keeps our lock
+            (self.folder / "index.lock").unlink(missing_ok=True)  # of a killed git: a running one would have our lock
             if not (self.folder / "HEAD").exists():
                 for name in ("objects", "refs"):
                     ensure_private_dir(self.folder / name)
@@ -403,20 +403,20 @@ def _run_git(
 
 
 def _old_lines(hunk: str) -> tuple[int, int, list[str]]:
-    """Where the new side of a hunk begins, from 0, how many lines it has, and the lines that were there before."""
+    """The start (from 0) and number of lines of the new side of a hunk, and the lines of the old side."""
     head, *body = _LINES.findall(hunk)
     found = re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", head)
     assert found is not None
     count = int(found[2] or 1)
     old: list[str] = []
     for line, following in zip(body, [*body[1:], ""], strict=True):
-        if line[0] in " -":  # `\\` stands behind a line that has no newline
+        if line[0] in " -":  # `\\` follows a line that has no newline
             old.append(line[1:].removesuffix("\n") if following.startswith("\\") else line[1:])
     return int(found[1]) - (1 if count else 0), count, old
 
 
 def _is_left_out(root: Path, name: str) -> bool:
-    """Whether git lists a nested repository (with a slash), a file that is too large or unreadable, or no file."""
+    """Whether an item of git's list is skipped: a nested repository (with a slash), or not a readable, small file."""
     try:
         found = (root / name).lstat()
     except OSError:
@@ -448,11 +448,11 @@ class StoredCheckpoints(msgspec.Struct, frozen=True):
     workspace: str
     bytes: int
     last: float
-    """Unix time of the last one."""
+    """Unix time of the last checkpoint."""
 
 
 def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
-    """What is kept below `base`, newest first."""
+    """The stored checkpoints below `base`, newest first."""
     found = []
     for folder in base.iterdir() if base.is_dir() else ():
         with suppress(OSError):
@@ -463,15 +463,15 @@ def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
 
 
 def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | None = None) -> int:
-    """Delete the oldest checkpoints: of workspaces without one for `days`, and until the rest is below `max_bytes`.
+    """Delete old checkpoints: of workspaces without one for `days`, then the oldest until at most `max_bytes` are left.
 
-    Within a workspace, the refs older than `days` and what only they hold.
+    In other workspaces, refs older than `days` are deleted, with the objects that only they use.
 
     Args:
         keep: the folder of a workspace that is in use.
 
     Returns:
-        How many bytes are free again.
+        The number of bytes that were freed.
 
     Raises:
         OSError: they cannot be deleted.

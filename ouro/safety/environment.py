@@ -37,7 +37,7 @@ _UNATTENDED = {
     "SSH_ASKPASS_REQUIRE": "never",
     "DEBIAN_FRONTEND": "noninteractive",
     "PIP_NO_INPUT": "1",
-    # Unbuffered, so that the output of a Python program is there when the time limit ends it.
+    # Unbuffered, so that the output of a Python program is complete when the time limit ends it.
     "PYTHONUNBUFFERED": "1",
 }
 _NOT_A_SECRET = late_pattern(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
@@ -47,7 +47,7 @@ def child_environment(environment: Mapping[str, str], *, secrets: Iterable[str] 
     """`environment` for unattended commands: no keys, no pager, no editor, no prompts.
 
     Args:
-        secrets: values (provider keys) to remove from every variable, whatever its name.
+        secrets: values (provider keys) to remove from every variable, with any name.
     """
     known = [value for value in secrets if len(value) >= MIN_SECRET_LENGTH]
     passed = {
@@ -72,7 +72,7 @@ def _looks_secret(name: str, value: str) -> bool:
 
 
 def _holds_password(value: str) -> bool:
-    """Whether it is a URL with a password for a remote host; tests need that of a local database."""
+    """Whether it is a URL with a password for a remote host. Those of local databases stay: tests need them."""
     if "://" not in value or "@" not in value:
         return False
     try:

@@ -34,13 +34,13 @@ from ouro.safety.rules import (
 from ouro.safety.workspace import Workspace
 
 MAX_RULES = 3
-"""Rules that one answer may add."""
+"""The maximum number of rules that one answer may add."""
 _MAX_UNREADABLE = 500
 _MAX_SEEN = 1_000_000
 _SETTLED = 2_000_000_000
-"""Nanoseconds after which a change of a folder has a later time than the one before."""
+"""After so many nanoseconds another change of a folder certainly gets a later time."""
 _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
-"""In an address: longer than a hash. Words of a title have hyphens or underscores between them."""
+"""Encoded data in an address: it is longer than a hash, and unlike words of a title it has no hyphens."""
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
 
 
@@ -91,7 +91,7 @@ class Permissions:
         }
         self.saved = saved
         self._matched: dict[str, str] = {}
-        """Allow rules that the decision at hand rests on, and what they allow."""
+        """The allow rules that the present decision depends on -> what they allow."""
         self._listed: dict[tuple[str, str], tuple[tuple[int, ...], _FolderNames]] = {}
 
     @property
@@ -103,7 +103,7 @@ class Permissions:
         self._mode = mode
 
     def narrow(self, mode: Mode, workspace: Workspace, deny: Sequence[str] = ()) -> Permissions:
-        """Permissions for a subagent: the same rules and `deny`, in `mode`, and never wider than these are by then."""
+        """Permissions for a subagent: the same rules and `deny`, in `mode`; never wider than these at the same time."""
         child = copy(self)
         child.workspace, child._mode, child._parent = workspace, mode, self
         child._rules = {**self._rules, "deny": [*self._rules["deny"], *map(parse_rule, deny)]}
@@ -115,7 +115,7 @@ class Permissions:
         return tuple((kind, str(rule)) for kind, rules in self._rules.items() for rule in rules)
 
     def decide(self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False) -> Decision:
-        """What to do with a call of `tool` that would touch `targets`; `outside`: a command is to leave the sandbox."""
+        """What to do with a call of `tool` that would touch `targets`; `outside`: it asks to leave the sandbox."""
         self._matched.clear()
         decision = self._decide(tool, effect, targets, outside)
         if isinstance(decision, Allow) and self.saved is not None:
@@ -144,7 +144,7 @@ class Permissions:
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
     def find_danger(self, line: str) -> str:
-        """Why a shell line of the user cannot be undone, or acts far outside of the workspace; else empty."""
+        """Why a shell line of the user cannot be undone, or acts outside of the workspace; otherwise empty."""
         from ouro.safety.shell.floor import floor
         from ouro.safety.shell.parse import parse_line
         from ouro.safety.shell.paths import Places
@@ -155,20 +155,20 @@ class Permissions:
     def remember(self, rule: str, kind: Kind = "allow", *, save: bool = True) -> None:
         """Add a rule, or several separated by commas, and save them. Raises ConfigError: the rule cannot be read."""
         new = [rule for rule in parse_rules(rule) if rule not in self._rules[kind]]
-        self._rules[kind] += new  # in force even if it cannot be saved
+        self._rules[kind] += new  # it holds even if it cannot be saved
         if save and self.saved is not None:
             for added in new:
                 self.saved.add(str(added), kind)
 
     def revoke(self, rule: str, kind: Kind) -> None:
-        """Let a rule no longer hold, and delete it where it is saved."""
+        """Drop a rule, and delete it from the file if it is saved."""
         self._rules[kind][:] = [known for known in self._rules[kind] if str(known) != rule]
         if self.saved is not None:
             self.saved.remove(rule, kind)
 
     @contextmanager
     def widen(self, allow: Sequence[str]) -> Iterator[None]:
-        """Let these allow rules hold while inside. Raises ConfigError: one of them cannot be read."""
+        """Inside this context these allow rules hold. Raises ConfigError if one of them cannot be read."""
         lent = [parse_rule(text) for text in allow]
         self._rules["allow"] += lent
         try:
@@ -179,7 +179,7 @@ class Permissions:
     def find_rule(
         self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = ""
     ) -> Rule | None:
-        """The first rule of a kind that is about the tool and passes the test; `what` it would allow."""
+        """The first rule of a kind that is for the tool and passes the test. `what`: what it would allow."""
         found = next(filter(test, self._about(kind, tool, effect)), None)
         if found is not None and kind == "allow":
             self._matched[str(found)] = what
@@ -194,11 +194,11 @@ class Permissions:
 
     @property
     def _roots(self) -> tuple[Path, ...]:
-        """What relative patterns are relative to: a subagent with a folder of its own also has those of the session."""
+        """The folders for relative patterns; a subagent with its own folder also has those of the session."""
         return (self.workspace.root, *(self._parent._roots if self._parent else ()))
 
     def unreadable(self) -> re.Pattern[str] | None:
-        """The paths that rules deny to read; None where there is no such rule."""
+        """A pattern of the paths that rules deny to read; None if there is no such rule."""
         patterns = [path_regex(pattern, root) for pattern, root in self._denied()]
         return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL) if patterns else None
 
@@ -207,10 +207,10 @@ class Permissions:
         return [(rule.pattern, root) for rule in rules if rule.pattern for root in self._roots]
 
     def unreadable_files(self) -> list[Path]:
-        """The files and folders that rules deny to read: below the workspace, or where a rule says. Blocks.
+        """The files and folders that rules deny to read, below the workspace or below the path of a rule. Blocks.
 
         Raises:
-            OSError: there are too many of them, or of others between them.
+            OSError: there are too many of them, or too many files to search.
         """
         unreadable = self.unreadable()
         if unreadable is None:
@@ -237,7 +237,7 @@ class Permissions:
         return [path for path in dict.fromkeys(found) if path.exists()]
 
     def _names_in(self, folder: str, unreadable: re.Pattern[str]) -> _FolderNames:
-        """What is in a folder, which is read again where it has changed: no program can set the time of that change."""
+        """The names in a folder. It is read again only if it changed: no program can set the time of change."""
         status = os.stat(folder)  # noqa: PTH116 - for many folders
         seen = (status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
         known = self._listed.get((folder, unreadable.pattern))
@@ -254,7 +254,7 @@ class Permissions:
         return names
 
     def keeps_back(self, path: Path) -> bool:
-        """Whether a rule denies or asks about reading a file: a search of its folder leaves it out."""
+        """Whether a rule denies or asks about reading a file: then a search of its folder skips it."""
         kinds: tuple[Kind, ...] = ("deny", "ask")
         return any(self.find_path_rule(kind, "grep", Effect.READ, path, path) for kind in kinds)
 
@@ -265,8 +265,8 @@ class Permissions:
         if effect is Effect.WRITE and self.workspace.is_memory(path):
             return True
         for rule in self._about("allow", tool, effect):
-            # Only a rule that begins with / or ~ covers the disk outside of the workspace, and only one that names a
-            # place of keys covers that.
+            # Outside of the workspace only rules that begin with / or ~ count, and for places of keys only rules that
+            # name the place.
             start = Path(os.path.expanduser((rule.pattern or "").partition("*")[0]))  # noqa: PTH111 - a pattern
             covers = inside or (rule.pattern or "").startswith(("/", "~"))
             if covers and (area is None or protected.is_under(start, area)) and rule.matches_path(path, root):
@@ -314,7 +314,7 @@ class Permissions:
 
     def _on_file(self, tool: str, effect: Effect, target: str) -> Decision:
         path = self.workspace.resolve(target)
-        # Without following links: a rule may name the link.
+        # Links are not followed here, because a rule may name the link.
         expanded = os.path.expanduser(target.replace("\0", ""))  # noqa: PTH111 - Path's raises for ~nobody
         unresolved = Path(os.path.normpath(self.workspace.root / expanded))
         if rule := self.find_path_rule("deny", tool, effect, path, unresolved):

@@ -79,7 +79,7 @@ def _reserved(_home: str, _own: str) -> tuple[tuple[Path, tuple[str, ...]], ...]
 
 
 def is_under(path: Path, area: Path) -> bool:
-    """Whether `path` is `area` or below it. `.SSH` counts as `.ssh` on every disk, at the cost of an extra question."""
+    """Whether `path` is `area` or below it. `.SSH` counts as `.ssh` on every disk, even if that costs a question."""
     start = _parts(str(area))
     return _parts(str(path))[: len(start)] == start
 

@@ -24,7 +24,8 @@ from ouro.utils.runtime import ensure_private_dir, tilde
 from ouro.utils.yaml import convert, read_yaml
 
 Mode = Literal["ask", "edit", "plan", "auto"]
-"""What runs unasked: reading only; changing files, too; nothing is changed; all but the hard floor."""
+"""What runs without asking. `ask`: reading. `edit`: also changing files. `plan`: reading, and nothing else runs.
+`auto`: everything except the hard floor."""
 
 
 def narrower(one: Mode, other: Mode) -> Mode:
@@ -50,7 +51,7 @@ class Effect(StrEnum):
 
 Limits = Literal["read", "memory", "workspace", "repository", "off"]
 """What a command may change in the sandbox: nothing; long-term memory; the workspace without .git; the workspace with
-it; off: all that the user may."""
+.git; off: everything that the user may change."""
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """The user decides; `rule` is what an answer for good would add, empty if there is none."""
+    """The user decides; `rule` is what the answer "always" would add, empty if it cannot be given."""
 
     reason: str
     rule: str = ""
@@ -74,7 +75,7 @@ class Deny(msgspec.Struct, frozen=True):
 
 Decision = Allow | Ask | Deny
 Kind = Literal["deny", "ask", "allow"]
-"""Of a rule."""
+"""The kinds of rules."""
 
 _HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
 _RULE = late_pattern(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
@@ -162,7 +163,7 @@ def has_no_wildcard(text: str) -> bool:
 
 
 def absolute_pattern(pattern: str, root: Path) -> str:
-    """The pattern with its folder; empty for a bare name, which is in any."""
+    """The pattern with its folder; empty for a bare name, which may be in any folder."""
     pattern = pattern.rstrip("/") if pattern.endswith("/") and len(pattern) > 1 else pattern
     if pattern.startswith("~"):
         return os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is not a path
@@ -182,13 +183,13 @@ def path_regex(pattern: str, root: Path) -> str:
 def _translate_glob(pattern: str, star: str) -> str:
     """A pattern as a regular expression: `**` is anything, `*` is `star`, `?` one character.
 
-    Where the same star follows, the shortest match of one is enough: `*a*b*c` is matched in linear time.
+    If the same star follows, the shortest match of the first is enough: `*a*b*c` is matched in linear time.
     """
     texts = re.split(r"\*\*/|\*+", pattern)
     stars = [{"**/": "(?:.*/)?", "*": star}.get(mark, ".*") for mark in re.findall(r"\*\*/|\*+", pattern)]
     found = _escape_literal(texts[0])
     for one, text, following in zip(stars, texts[1:], (*stars, "")[1:], strict=True):
-        # `?` matches a slash, which a star may not.
+        # `?` matches a slash, but a star may not.
         is_enough = one == following and (one == ".*" or (one == star and "?" not in text))
         found += f"(?>{one}?{_escape_literal(text)})" if is_enough else one + _escape_literal(text)
     return found
@@ -200,11 +201,11 @@ def _escape_literal(text: str) -> str:
 
 _HEADER = '# Rules from the answer "always" and from /permissions, by folder. Delete a line to be asked again.\n'
 _MAX_USES = 100_000
-"""Bytes of the record of uses; of a larger one the last use of each rule is kept."""
+"""Maximum bytes of the record of uses; of a larger record only the last use of each rule stays."""
 
 
 class RuleUse(msgspec.Struct, frozen=True):
-    """What an allow rule has allowed last, and when."""
+    """The last use of an allow rule: what it allowed, and when."""
 
     project: str
     rule: str
@@ -213,7 +214,7 @@ class RuleUse(msgspec.Struct, frozen=True):
 
 
 class RuleStore:
-    """The saved rules of one project, in one file for all projects, readable by the user alone; and their last uses.
+    """The saved rules of one project and their last uses. One file has all projects; only the user can read it.
 
     In the file, `ask` and `deny` rules have these words in front.
     """
@@ -224,15 +225,15 @@ class RuleStore:
         self._project = str(project.resolve())
 
     def load(self, kind: Kind = "allow") -> tuple[str, ...]:
-        """The project's rules of a kind, oldest first; none when there is no file.
+        """The project's rules of a kind, oldest first; none if there is no file.
 
         Raises:
-            ConfigError: the file does not hold rules; it is left as it is.
+            ConfigError: the file does not hold rules; it is not changed.
         """
         return tuple(rule for found, rule in map(_parse_saved, self._read().get(self._project, ())) if found == kind)
 
     def add(self, rule: str, kind: Kind = "allow") -> None:
-        """Save a rule; it is on disk when this returns. Rules of other sessions stay.
+        """Save a rule; it is on disk when this returns. Rules that other sessions saved stay.
 
         Raises:
             ConfigError: the file does not hold rules.
@@ -246,7 +247,7 @@ class RuleStore:
         self._change(lambda saved: tuple(text for text in saved if text != _format_saved(kind, rule)))
 
     def note_use(self, rule: str, what: str) -> None:
-        """Record what an allow rule has allowed; not being able to is no error."""
+        """Record what an allow rule has allowed; a failure is ignored."""
         use = RuleUse(self._project, rule, what, datetime.now(UTC).isoformat(timespec="seconds"))
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

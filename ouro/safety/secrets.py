@@ -30,16 +30,16 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home
 
 _COMPILE_DELAY = 1.0
-"""Seconds after `prepare` before rules are compiled unasked: the first picture goes first."""
+"""Seconds after `prepare` before rules are compiled: the first frame of the screen is more urgent."""
 _COMPILE = "import os, sys; os.nice(5); from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or None)"
 
 
 class SecretScanner:
     """Finds text that looks like a secret. Thread-safe.
 
-    Loaded for the first text in which it may find something: that takes 0.25 s, and 34 MB from then on. The first time
-    ever the rules are copied from the installation; where it has none they are compiled for seconds, in a process of
-    its own: ouro may end meanwhile.
+    It is loaded for the first text in which it may find something: this takes 0.25 s, and 34 MB from then on. On the
+    first use ever the rules are copied from the installation. If the installation has none, a separate process compiles
+    them, which takes seconds: ouro may end meanwhile.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class SecretScanner:
         return self._scanner is not None
 
     def prepare(self) -> None:
-        """Compile the rules in the background if that was never done here."""
+        """Compile the rules in the background if that was never done on this machine."""
         if not _is_compiled():
             self._start()
 
@@ -99,7 +99,7 @@ class SecretScanner:
 
 @cache
 def shared_scanner() -> SecretScanner:
-    """The scanner of the process: it holds no values, and is the same for every session."""
+    """The scanner of the process. It holds no secret values, and is the same for every session."""
     return SecretScanner()
 
 
@@ -121,7 +121,7 @@ def _is_compiled() -> bool:
 
 
 def compile_for_installation() -> None:
-    """Compile the rules into the folder of the installation, for all who use it. Called by install.sh; takes seconds.
+    """Compile the rules into the folder of the installation, for all users. Called by install.sh; takes seconds.
 
     Raises:
         ImportError: the scanner is not installed.
@@ -130,7 +130,7 @@ def compile_for_installation() -> None:
     from kingfisher_sdk import Rules
 
     folder = _installed_rules()
-    shutil.rmtree(folder, ignore_errors=True)  # those of an older version
+    shutil.rmtree(folder, ignore_errors=True)  # the rules of an older version
     folder.mkdir(mode=0o755, parents=True)
     Rules(cache_dir=folder)
     for path in folder.iterdir():
@@ -144,7 +144,7 @@ def _installed_rules() -> Path:
 def _copy_installed_rules() -> None:
     """Copy the compiled rules of the installation to the folder of the user, unless another user could change them.
 
-    A copy, because the scanner reads only files of the user. It compiles rules anew that do not fit its version.
+    They are copied because the scanner reads only files of the user. It compiles rules of another version again.
     """
     folder = _cache_folder()
     if folder is None:
@@ -165,7 +165,7 @@ _LETTER, _DIGIT = re.compile(r"[A-Za-z]"), re.compile(r"\d", re.ASCII)
 _PLACEHOLDER = "[secret:"
 _MASKED = late_pattern(r"\[secret:([^:\]]+):")
 
-# Lookaheads have a limit: without one, 40 KB of `sk-sk-sk-` took 7 s.
+# Lookaheads have a limit: without it, 40 KB of `sk-sk-sk-` took 7 s.
 _VALUE = r"(?=[^\s\"'\[\](){}<>,;|\\]{0,200}\d)(?=[^\s\"'\[\](){}<>,;|\\]{0,200}[A-Za-z])[^\s\"'\[\](){}<>,;|\\$*%]{8,}"
 
 _RULES = {
@@ -218,21 +218,21 @@ _STARTS: Mapping[str, tuple[str, ...]] = {
         *(f"{kind}{separator}key" for kind in _KINDS_OF_KEYS for separator in ("", "_", "-")),
     ),
 }  # fmt: skip
-"""What a match starts with, in lower case: its pattern is tried there only. 1 MB of source: 0.06 s, not 0.34."""
+"""The beginnings of matches, in lower case: patterns are tried only there. 1 MB of source takes 0.06 s, not 0.34."""
 _KEY_WORDS = ("pass", "pwd", "secret", "token", "credential", "key")
 _NEEDED = {"pgpass": (":",), "flag": _KEY_WORDS, "telegram": (":aa",), "named": _KEY_WORDS}
-"""One of these is in every text, in lower case, that the pattern matches."""
+"""Every text that a pattern matches contains one of these, in lower case."""
 _MIN_TOKEN_LENGTH = 15
-"""Characters of what `token`, `prefixed` and the scanner find."""
+"""The minimum characters of what `token`, `prefixed` and the scanner find."""
 _TOKEN_BYTES = bytes(byte if byte > 127 or chr(byte).isalnum() or chr(byte) in "_-.+=~" else 32 for byte in range(256))
-"""A table for `bytes.translate`: what is in no token becomes a space."""
+"""A table for `bytes.translate`: characters that cannot be in a token become spaces."""
 _FOLDED = {"\u0130": "i", "\u0131": "i", "\u017f": "s"}
-"""Letters that a pattern takes for i and s, and `str.lower` does not. The others stay as long as they are."""
+"""Letters that match i and s if case is ignored, but that `str.lower` does not convert in the same length."""
 
 RULES_VERSION = "1.5.0"
-"""The version of kingfisher-secret-scanner that the shapes below are of; a test finds what they lack of its rules."""
+"""The version of kingfisher-secret-scanner for which the shapes below were made; a test finds missing ones."""
 MAX_LENGTH = 20_000
-"""Longer texts are left to the scanner."""
+"""Longer texts are always given to the scanner."""
 
 _WORDS = (  # noqa: SIM905 (as a list they take 200 lines)
     "-----begin -prd- application_key_ .jfrog.io .salesforce.com .snowflakecomputing.com .supabase.co .upstash.io 4b1d "
@@ -253,7 +253,7 @@ _WORDS = (  # noqa: SIM905 (as a list they take 200 lines)
     "vcr_ vtwn_ waka_ wandb_v1_ webhook wrka xai- xapp- xkeysib- xoxa- xoxb- xoxc- xoxd- xoxe xoxo- xoxp xoxr- xoxs- "
     "y2nvdw50x2lk zpka_ zxlk "
 ).split()
-"""Each rule needs one of these, an assignment, or one of the shapes."""
+"""A text that a rule matches contains one of these, an assignment, or one of the shapes."""
 _SHAPES = late_pattern(
     # The marks of recalled notes are ouro's own.
     r"[=>|:,](?!//[\w-]{1,30}\.|\"(?:mem_[0-9a-f]{8}|command):[0-9a-f]{8}[\" ])[`'\"\s=]{0,5}[^\s`'\"]{14}"
@@ -285,11 +285,11 @@ class SecretMask:
         self._give_up_at = 0.0
 
     def learn(self, values: Iterable[str]) -> None:
-        """Mask these values, too: keys that became known after the start."""
+        """Also mask these values: keys that became known after the start."""
         self._known = [*self._known, *_known_forms(values)]
 
     def mask(self, text: str) -> str:
-        """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
+        """`text` with `[secret:rule:hash]` instead of each secret; the same secret always gets the same mark.
 
         A text in which the scanner may find something waits for it.
         """
@@ -359,7 +359,7 @@ def _places(text: str, words: Iterable[str]) -> list[int]:
 def _replace_at(
     places: Iterable[int], pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str
 ) -> str:
-    """As `pattern.sub(replace, text)`, for a pattern that matches at `places` only."""
+    """As `pattern.sub(replace, text)`, for a pattern that can match only at `places`."""
     done: list[str] = []
     end = 0
     for place in places:
@@ -385,10 +385,10 @@ def may_match(text: str) -> bool:
 
 @cache
 def _is_known() -> bool:
-    """Whether the installed scanner has the rules that are known here."""
+    """Whether the installed scanner has the version for which the shapes were made."""
     found = find_spec("kingfisher_sdk")
     if found is None or found.origin is None:
-        return True  # nothing scans
+        return True  # the scanner is not installed
     folder = Path(found.origin).parents[1]
     return (folder / f"kingfisher_secret_scanner-{RULES_VERSION}.dist-info").exists()
 

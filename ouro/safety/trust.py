@@ -24,13 +24,13 @@ from ouro.utils.yaml import convert, read_yaml
 
 HEADER = """\
 # Folders whose instructions and settings ouro may obey, with the hashes of those files as they were then.
-# Take an entry out to be asked again.
+# Remove an entry to be asked again.
 """
 
 
 class TrustEntry(msgspec.Struct, frozen=True):
     files: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Acting files, by their names below the folder, and the hash of what was in them when they were trusted."""
+    """Acting files: name below the folder -> hash of the content when it was trusted."""
 
 
 class TrustStore:
@@ -40,15 +40,15 @@ class TrustStore:
         self._path = path
         self._broken = False
         self.notice = ""
-        """What is wrong with the file; empty when nothing is."""
+        """The problem with the file; empty if there is none."""
         self._entries = self._read()
 
     def is_trusted(self, root: Path, files: Sequence[Path]) -> bool:
-        """Whether the user trusted this very folder with what is in `files` now; without files nothing is to trust."""
+        """Whether the user trusted exactly this folder with the present contents of `files`; True without files."""
         return not self.untrusted(root, files)
 
     def untrusted(self, root: Path, files: Sequence[Path]) -> tuple[Path, ...]:
-        """Those of `files` that the user has not trusted, or that have changed since."""
+        """The `files` that the user has not trusted, or that have changed since."""
         known, root = self._entry(root).files, root.resolve()
         return tuple(path for path in files if known.get(_name(root, path)) != _content_hash(path))
 
@@ -60,7 +60,7 @@ class TrustStore:
         """Remember that the user trusts `root` as long as `files` stay as they are.
 
         Raises:
-            ConfigError: it could not be written, and holds for this process only.
+            ConfigError: it could not be written, and holds only for this process.
         """
         import yaml
 
@@ -119,11 +119,11 @@ EXTENSION_FOLDERS: Mapping[ExtensionKind, tuple[str, ...]] = {
     "agents": (".ouro/agents", ".claude/agents"),
     "rules": (".ouro/rules", ".claude/rules", ".cursor/rules"),
 }
-"""Where a project has extension files of a kind, in the order in which they count."""
+"""The folders of a project for extension files of a kind, in order of priority."""
 FILE_KINDS: tuple[ExtensionKind, ...] = ("commands", "skills", "agents")
-"""Those that are called by a name."""
+"""The kinds whose files are called by a name."""
 MAX_FILES = 2_000
-"""In one folder of extensions; the rest is neither asked about nor used."""
+"""Maximum files in one folder of extensions; the rest is neither asked about nor used."""
 MAX_DEPTH = 6
 MAX_IMPORT_DEPTH = 5
 MAX_IMPORTS = 100
@@ -144,8 +144,8 @@ class FoundInstructions(msgspec.Struct, frozen=True):
 def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
     """The files of a folder that ouro would obey: instructions, extension files, and the project's settings.
 
-    Instructions from `root` down to `cwd`, those further down that git tracks, and what these import.
-    Links that lead out of the folder and what is no regular file are left out: nothing may read those either.
+    These are instructions from `root` down to `cwd`, those below that git tracks, and their imports. Links that lead
+    out of the folder and files that are not regular are left out: nothing may read those either.
     """
     root = root.resolve()
     inner = (cwd or root).resolve()
@@ -173,12 +173,12 @@ def instructions_in(folder: Path, root: Path) -> list[Path]:
 def with_imports(
     files: Iterable[Path], inside: Path, *, is_users: bool = False
 ) -> tuple[list[FoundInstructions], list[str]]:
-    """Each file once, with what it imports (`@path`) behind it, and the imports that are not read, with the reason.
+    """Each file once, followed by its imports (`@path`); and the imports that are not read, with the reason.
 
     Args:
         files: files of instructions.
         inside: the folder that an imported file must be in.
-        is_users: these are the user's own files: they may import others of `~/.ouro` and of home, but no keys.
+        is_users: these are the user's own files, which may import others from `~/.ouro` and from home, but no keys.
     """
     found: dict[Path, FoundInstructions] = {}
     refused: list[str] = []
@@ -213,7 +213,7 @@ def with_imports(
 def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
     """The extension files of a project: of skills all files, of other kinds the Markdown files."""
     root = root.resolve()
-    if root == Path.home().resolve():  # these are the user's own, not a project's
+    if root == Path.home().resolve():  # these belong to the user, not to a project
         return []
     return [
         path for name in EXTENSION_FOLDERS[kind] for path in files_below(root / name, kind) if _is_acting(path, root)
@@ -221,7 +221,7 @@ def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
 
 
 def files_below(folder: Path, kind: ExtensionKind) -> list[Path]:
-    """The files of a kind in a folder, at most `MAX_FILES`, `MAX_DEPTH` deep, links followed, hidden ones left out."""
+    """The files of a kind in a folder: at most `MAX_FILES`, `MAX_DEPTH` deep; follows links, skips hidden files."""
     endings = {"skills": ("",), "rules": (".md", ".mdc")}.get(kind, (".md",))
     found: list[Path] = []
     seen: set[str] = set()
@@ -238,7 +238,7 @@ def files_below(folder: Path, kind: ExtensionKind) -> list[Path]:
 
 
 def _tracked_below(root: Path, folder: Path) -> list[Path]:
-    """The instruction files below `folder` that git tracks: others come with packages and tools, unchosen."""
+    """The instruction files below `folder` that git tracks: others come with packages and tools."""
     if not os.path.lexists(root / ".git"):
         return []
     try:
@@ -250,7 +250,7 @@ def _tracked_below(root: Path, folder: Path) -> list[Path]:
 
 def _is_acting(path: Path, root: Path) -> bool:
     resolved, own = path.resolve(), _resolved(get_home())
-    # In the user's own folder `.ouro/` is not the project's but the user's.
+    # In the user's home, `.ouro/` belongs to the user, not to a project.
     return (
         os.access(path, os.R_OK)
         and resolved.is_file()
@@ -265,7 +265,7 @@ def _resolved(path: Path) -> Path:
 
 
 def _has_hooks(path: Path) -> bool:
-    """Whether the file has, or may have, hooks: its permissions are not obeyed, and Claude Code changes those often."""
+    """Whether the file may have hooks. Its permissions are ignored, and Claude Code changes those often."""
     try:
         settings = json.loads(read_start(path, _MAX_READ) or "{}")
     except ValueError:

@@ -47,11 +47,11 @@ GIT_CONFIG = """\
 [maintenance]
 \tauto = false
 """
-"""The settings of a memory's history: plain git works there, and runs nothing, whatever the user's own settings are."""
+"""The settings of a memory's history: plain git works there and starts no programs, with any settings of the user."""
 _HARMLESS = late_pattern(
     r"\s*|[#;].*|\[(remote|branch) \"[\w./-]+\"\]|\s*(url|fetch|pushurl|remote|merge) = [\w./:@~+*-]+"
 )
-"""What the user may have added to them: where to sync to."""
+"""Settings that the user may add to them: the remotes for sync."""
 _ACTING = (
     "commondir", "config.worktree", "hooks", "info/attributes", "info/grafts", "refs/replace",
     "objects/info/alternates",
@@ -65,7 +65,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
 
     path: Path
     state_dir: Path | None = None
-    """None where the host repository shares the folder. An earlier version kept the git directory there."""
+    """None if the host repository shares the folder. An earlier version kept the git directory there."""
 
     def holds(self, path: Path) -> bool:
         """Whether a real path is in the folder, or the folder itself."""
@@ -101,7 +101,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         return next((f"{path} names programs" for path in self._acting_below()), "")
 
     def _acting_below(self) -> Iterator[Path]:
-        """Files that git obeys: attributes, and nested repositories, whose settings `git status` reads."""
+        """Files that git obeys: attributes, and nested repositories, because `git status` reads their settings."""
         for root, folders, files in os.walk(self.path):
             if Path(root) == self.path and ".git" in folders:
                 folders.remove(".git")
@@ -114,18 +114,18 @@ _MAX_TRIES = 20
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
 _granted: ContextVar[frozenset[tuple[str, str]]] = ContextVar("granted", default=frozenset())
 Access = Literal["read", "write", "show"]
-"""`show`: to show the user what a call would change before they decide; never for the model."""
+"""`show`: read a file to show the user what a call would change; never for the model."""
 
 
 class FilePlace(msgspec.Struct, frozen=True):
-    """A file's place, its folder open and checked: no link put in its way leads `name` astray."""
+    """A file's place with its folder opened and checked, so that no link created later can redirect `name`."""
 
     path: Path
     folder: int
     name: str
 
     def stat(self) -> os.stat_result | None:
-        """What is there, a link not followed; None when nothing is."""
+        """The status of the file; links are not followed. None if it does not exist."""
         try:
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -136,9 +136,9 @@ class Workspace:
     """The folders that ouro works in, and the paths elsewhere that the user has allowed.
 
     Args:
-        memory: the folders of long-term memory: the file tools read and write Markdown there, wherever they are.
-        confines: whether a sandbox holds commands to the workspace, or the user wants none.
-        hides: whether a sandbox hides from commands what rules deny to read.
+        memory: the folders of long-term memory; the file tools read and write Markdown in them, at any location.
+        confines: returns whether a sandbox confines commands to the workspace, or the user does not want one.
+        hides: returns whether a sandbox hides from commands what rules deny to read.
     """
 
     def __init__(
@@ -163,24 +163,24 @@ class Workspace:
         return _real(self.root / os.path.expanduser(text))  # noqa: PTH111 - Path's raises for ~nobody
 
     def is_inside(self, path: Path) -> bool:
-        """Whether work in the folder covers `path`: below a root, and no system file or place of keys."""
+        """Whether `path` is part of the workspace: below a root, and not a system file or a place of keys."""
         return self._covers(_real(path))
 
     def protection(self, path: Path) -> str:
-        """Why writing to `path` needs a question even inside; empty where it does not."""
+        """Why writing to `path` needs a question even inside the workspace; empty if it does not."""
         return self._protection(_real(path))
 
     def memory_at(self, path: Path) -> GuardedMemory | None:
         return next((folder for folder in self.memory if folder.holds(path)), None)
 
     def is_memory(self, path: Path) -> bool:
-        """Whether a real path is that of a memory file, which the file tools may write unasked."""
+        """Whether a real path is a memory file, which the file tools may write without asking."""
         return any(folder.keeps(path) for folder in self.memory)
 
     def grant(self, path: Path, access: Access = "write") -> None:
-        """Let the running task open `path`, and what lies below it, although it is outside or protected.
+        """Let the running task open `path`, and everything below it, although it is outside or protected.
 
-        A call of a tool is a task: what it was granted ends with it.
+        A tool call is a task: the grant ends with the call.
         """
         _granted.set(_granted.get() | {(access, _key(_real(path)))})
 
@@ -215,10 +215,10 @@ class Workspace:
 
     @contextmanager
     def place(self, text: str, access: Access, *, create_parents: bool = False) -> Iterator[FilePlace]:
-        """The place that `text` names, with its folder held open; the file itself need not exist.
+        """The place that `text` names, with its folder open; the file itself need not exist.
 
         Raises:
-            ToolError: it may not be opened, or its folder is not there or not a folder.
+            ToolError: it may not be opened, or its folder does not exist or is not a folder.
         """
         path = self.resolve(text)
         self.check(path, access)
@@ -226,7 +226,7 @@ class Workspace:
             raise ToolError(f"{path} is a folder.")
         folder = self._open_folder(path.parent, create=create_parents)
         try:
-            # A folder may have become a link since `resolve`: what counts is where the open one really is.
+            # A folder may have become a link since `resolve`: the real path of the opened folder counts.
             real = _path_of(folder) / path.name
             self.check(real, access)
             yield FilePlace(real, folder, path.name)
@@ -235,10 +235,10 @@ class Workspace:
 
     @contextmanager
     def folder(self, text: str) -> Iterator[tuple[Path, int]]:
-        """The folder that `text` names, held open for reading, and where it really is.
+        """The folder that `text` names, open for reading, and its real path.
 
         Raises:
-            ToolError: it may not be opened, or is no folder.
+            ToolError: it may not be opened, or is not a folder.
         """
         descriptor = self._open_folder(self.resolve(text), create=False)
         try:
@@ -252,16 +252,16 @@ class Workspace:
         """The regular file that `text` names, open for reading.
 
         Raises:
-            ToolError: it may not be opened, is not there, or is a folder, pipe, socket or device.
+            ToolError: it may not be opened, does not exist, or is a folder, pipe, socket or device.
         """
         with self.place(text, "read") as place:
             return self.open_in(place)
 
     def open_in(self, place: FilePlace) -> BinaryIO:
-        """As `open`, of a place that is held already."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe is not waited for
+        """As `open`, for a place whose folder is open already."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe must not block
         try:
-            # Looked at before it is opened: opening a device can already do something.
+            # Checked before it is opened: opening a device can already have an effect.
             self._demand_regular(place.path, place.stat())
             descriptor = os.open(place.name, flags, dir_fd=place.folder)
         except OSError as error:
@@ -296,7 +296,7 @@ class Workspace:
         granted = {key for kind, key in _granted.get() if kind in (access, "write")}
         if not granted:
             return False
-        # The grant of a folder does not cover the places of keys below it.
+        # A grant for a folder does not include places of keys below it.
         area = protected.reserved_area(path)
         above = (folder for folder in (path, *path.parents) if area is None or protected.is_under(folder, area))
         return any(_key(folder) in granted for folder in above)
@@ -317,7 +317,7 @@ class Workspace:
                 self.check(new, "write")
             os.mkdir(folder.name, dir_fd=above)
         except FileExistsError:
-            pass  # another call was faster
+            pass  # another call has created it
         except OSError as error:
             raise ToolError(f"{self.shown(folder)} cannot be made: {error.strerror}.") from error
         else:
@@ -344,7 +344,7 @@ def _real(path: Path) -> Path:
     for _ in range(_MAX_TRIES):
         try:
             return Path(os.path.realpath(path))
-        except OSError:  # a link that was there a moment ago is something else now
+        except OSError:  # what was a link a moment ago is something else now
             continue
     raise ToolError(f"{path} changes while it is resolved. Try again.")
 

@@ -45,10 +45,10 @@ class Steering(msgspec.Struct, eq=False):
     """Shows the user why an image that a message names cannot be sent."""
     messages: list[Prompt] = msgspec.field(default_factory=list)
     outputs: list[Prompt] = msgspec.field(default_factory=list)
-    """Of shell lines that the user ran: these are never moved back to the input."""
+    """The outputs of the user's shell lines: these are never moved back to the input."""
 
     def take(self) -> list[Prompt]:
-        """The next of them, outputs first, a message with the images that it names; empty if there is none."""
+        """Take the next one, outputs first; a message comes with the images that it names. Empty if there is none."""
         if self.outputs:
             return [self.outputs.pop(0)]
         if not self.messages:
@@ -63,7 +63,7 @@ class Steering(msgspec.Struct, eq=False):
 class CommandRunner(msgspec.Struct, frozen=True, eq=False):
     registry: CommandRegistry
     tools: ToolRunner
-    """Runs the inserts: through the same permissions as the calls of the agent, and shown like them."""
+    """Runs the inserts. They need the same permissions as the agent's calls, and are shown like them."""
     permissions: Permissions
     models: ModelSource
     hooks: Hooks
@@ -78,9 +78,9 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         return None
 
     async def context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:
-        """What is sent with the typed `text`: the prompt with its inserts. Raises UsageError where one was refused."""
+        """What to send with the typed `text`: the prompt with its inserts. Raises UsageError: one was refused."""
         called = self.registry.called_by(text)
-        # A word behind an `@` that is not a file stays as it is: it may be a name.
+        # A word after an `@` that is not a file stays unchanged: it may be a name.
         resolve = self.permissions.workspace.resolve
         inserts = [
             piece
@@ -118,9 +118,9 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
     @contextmanager
     def in_force(self, prompt: CommandPrompt, emit: Emit) -> Iterator[None]:
-        """Use the model, the mode and the permission rules of a command while inside.
+        """Inside this context the model, the mode and the permission rules of a command are in use.
 
-        What the user changes meanwhile stays.
+        Changes that the user makes meanwhile stay.
         """
         model, mode, own_model = self.models.current()[0].spec.name, self.permissions.mode, ""
         if prompt.model:
@@ -153,17 +153,17 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     agent: LoopAgent
     steering: Steering
     environment: Environment
-    """Where the agent works: the model is sent what has changed."""
+    """The environment of the agent; its changes are sent to the model."""
     memory: SessionMemory
     """Adds to the message, and receives the events of the turn."""
     plan: Plan
     tasks: SessionTasks
     files: FileUndo | None
-    """Checkpoints of the files; None where they are off."""
+    """Checkpoints of the files; None if they are off."""
     reports: Callable[[], Sequence[Prompt]]
     """Returns the reports of subagents that ended since the last turn."""
     after_turn: Callable[[], Awaitable[None]]
-    """Is awaited when a turn was not interrupted."""
+    """Awaited after a turn that was not interrupted."""
     commands: CommandRunner
     attached: Callable[[str], Awaitable[str]]
     """Returns the content of resources of MCP servers that a message names."""

@@ -41,7 +41,7 @@ class SpendingReport(msgspec.Struct, frozen=True):
     periods: tuple[UsagePeriod, ...]
     limits: tuple[SpendingLimit, ...]
     side_calls: tuple[tuple[str, int, Usage], ...] = ()
-    """Of this session: purpose, calls and usage of the model calls that are no turns (titles, capture …)."""
+    """Purpose, number and usage of this session's model calls outside of turns (titles, capture …)."""
 
 
 class Budget(msgspec.Struct, eq=False):
@@ -54,7 +54,7 @@ class Budget(msgspec.Struct, eq=False):
     _spent_at_check: float = 0.0
 
     async def report(self) -> SpendingReport:
-        """What was used by model in this session, today, this month and in all; and the limits."""
+        """The usage by model in this session, today, this month and in total; and the limits."""
         found = await _periods(self.session_catalog, self.memory.session_id)
         by_purpose = sorted(self.memory.transcript.side_calls.items())
         side_calls = tuple((purpose, calls, used) for purpose, (calls, used) in by_purpose)
@@ -63,19 +63,19 @@ class Budget(msgspec.Struct, eq=False):
     async def check(self, calls_made: int) -> str:
         """Check the limits before a model call in a turn that has made `calls_made`. Raises LimitReached.
 
-        Returns a warning, once for each limit, if most of it is spent; else nothing. What other processes have spent
-        counts from the moment it is in their session files.
+        Returns a warning, once for each limit, if most of it is spent; otherwise nothing. What other processes spend
+        counts as soon as it is in their session files.
         """
         check_calls(self.limits, calls_made)
         found: tuple[UsagePeriod, ...] = ()
-        if _counts_others(self.limits):  # else the list is not needed
+        if _counts_others(self.limits):  # without limits the list is not needed
             found = await _periods(self.session_catalog, self.memory.session_id)
         self._checked, self._spent_at_check = self._spending(found), self.memory.usage.cost or 0.0
         self.refuse()
         return " ".join(self._warnings(found))
 
     def refuse(self) -> None:
-        """Raises LimitReached for a background call, by what `check` found and what this session has spent since."""
+        """Raises LimitReached for a background call, from what `check` found and what this session has spent since."""
         since = (self.memory.usage.cost or 0.0) - self._spent_at_check
         _refuse_over(replace(limit, spent=limit.spent + since) for limit in self._checked)
 
@@ -108,18 +108,18 @@ class Budget(msgspec.Struct, eq=False):
 
 
 class VectorBudget(msgspec.Struct, frozen=True):
-    """The cost of vectors, which belongs to no session. Blocks on the disk."""
+    """The cost of vectors, which does not belong to a session. Blocks on the disk."""
 
     session_catalog: SessionCatalog
     limits: LimitSettings
 
     def afford(self) -> None:
-        """Raises LimitReached where the limit of a day or a month is reached."""
+        """Raises LimitReached if the limit of a day or a month is reached."""
         if _counts_others(self.limits):
             _refuse_over(spending_limits(asyncio.run(_periods(self.session_catalog)), self.limits))
 
     def pay(self, model: str, usage: Usage) -> None:
-        """Record the cost of a call; if that cannot be written, the log has it."""
+        """Record the cost of a call; if that fails, it is logged."""
         try:
             asyncio.run(self.session_catalog.store.save_cost(CostRecord("vectors", timestamp(), model, usage)))
         except (SaveFailed, SpendingUnreadable) as error:
@@ -127,7 +127,7 @@ class VectorBudget(msgspec.Struct, frozen=True):
 
 
 def check_calls(limits: LimitSettings, calls_made: int) -> None:
-    """Raises LimitReached where a turn that has made `calls_made` model calls may make no other one."""
+    """Raises LimitReached if a turn that has made `calls_made` model calls may not make another one."""
     if limits.max_turns is not None and calls_made >= limits.max_turns:
         raise LimitReached(
             f"Stopped after {plural(calls_made, 'model call')}.", "Send `go on`, or raise limits.max_turns."
@@ -139,7 +139,7 @@ def _counts_others(limits: LimitSettings) -> bool:
 
 
 async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tuple[UsagePeriod, ...]:
-    """Raises LimitReached where what was spent cannot be read: the limits are closed until it is."""
+    """Raises LimitReached if the spending cannot be read: until it can, every limit counts as reached."""
     # Deleted sessions count too: their cost was paid.
     sessions = [*await session_catalog.sessions(), *await session_catalog.store.list_deleted()]
     try:

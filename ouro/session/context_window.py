@@ -35,7 +35,7 @@ the question nor your answer will be part of it. Answer from what you know, brie
 
 {question}"""
 LARGE = 0.2
-"""The share of what is sent from which a single message is reported."""
+"""A single message is reported if it takes at least this share of what is sent."""
 _PLAN = "## Plan"
 _SIGNS: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
 _STATES = {sign: state for state, sign in _SIGNS.items()}
@@ -46,9 +46,9 @@ class Outlook(msgspec.Struct, frozen=True):
     covered: int
     """Messages that a summary would replace."""
     kept: int
-    """Of these, the ones that would stay verbatim."""
+    """The number of these messages that would stay verbatim."""
     tokens: int
-    """About how many would be left."""
+    """About how many tokens would be left."""
 
 
 class WindowReport(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class WindowReport(msgspec.Struct, frozen=True):
     tokens: int
     window: int
     limit: int
-    """Where automatic compaction starts; 0: it is off."""
+    """The tokens at which automatic compaction starts; 0: it is off."""
     outlook: Outlook | None
     """None if there is nothing to compact."""
     largest: str = ""
@@ -67,37 +67,37 @@ class WindowReport(msgspec.Struct, frozen=True):
 
 
 class ContextItem(msgspec.Struct, frozen=True):
-    """A message, a tool output or a recalled note that is sent, or was until the user dropped it."""
+    """A message, a tool output or a recalled note that is sent, or was sent until the user dropped it."""
 
     id: str
-    """As a DropRecord names it."""
+    """The id in the notation of DropRecord."""
     number: int
-    """Of its message."""
+    """The number of its message."""
     kind: Literal["you", "ouro", "output", "note"]
     text: str
     tokens: int
-    """About how many it takes, without its outputs and notes."""
+    """About how many tokens it takes, without its outputs and notes."""
     is_dropped: bool
     is_pinned: bool = False
 
 
 class SentContext(msgspec.Struct, frozen=True, eq=False):
-    """What the model is sent once beside the messages: again when older messages are gone from the request."""
+    """Context that is sent only once, next to the messages; and again after older messages left the request."""
 
     environment: Environment
     instructions: ProjectInstructions
     plan: Plan
     jobs: ShellJobs
     has_search: bool
-    """The agent can search older messages."""
+    """Whether the agent can search older messages."""
 
     def clear(self) -> None:
-        """The model's context does not hold it any more: send it again."""
+        """Send it again: the model's context does not contain it any more."""
         self.environment.clear()
         self.instructions.clear()
 
     async def for_summary(self) -> str:
-        """What a summary takes along beside the model's words: the plan, background jobs, the environment."""
+        """The text that is added to the model's summary: the plan, background jobs, the environment."""
         running = [f"- {job.id}: {job.command}" for job in self.jobs.list() if job.running]
         background = "\n".join(["## Running in the background", *running]) if running else ""
         hint = SEARCH_HINT if self.has_search else ""
@@ -107,7 +107,7 @@ class SentContext(msgspec.Struct, frozen=True, eq=False):
 
 class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     compactor: Compactor
-    """Has the transcript, the models and the constant part of the requests."""
+    """It has the transcript, the models and the constant part of the requests."""
     tasks: SessionTasks
 
     def report(self) -> WindowReport:
@@ -125,7 +125,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
 
         Args:
             keep: what the user wants to keep in particular.
-            review: sees the summary before it counts, if `compaction.review` is on.
+            review: receives the summary before it is used, if `compaction.review` is on.
             probe: ask the model about what was cut, and report what was lost.
         """
         seen = {"review": review} if review is not None and self.compactor.settings.review else {}
@@ -143,7 +143,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         """The model's answer to a question that does not become part of the session. Raises ModelError."""
         memory, models = self.compactor.memory, self.compactor.models()
         asked = Message("user", (Context(ASIDE.format(question=question)),))
-        # With the tools, though none is to be called: the request begins with what the provider has in its cache.
+        # The tools are sent although none may be called: so the request begins with what the provider has in its cache.
         messages, tools = [*memory.context(), asked], self.compactor.requests.specs(models[0])
         request = self.compactor.requests.messages(messages)
         answer = await ask_and_record(models, memory, "btw", request, tools=tools)
@@ -161,18 +161,19 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     async def pin(self, number: int, pinned: bool = True) -> None:
         """Pin a message: every compaction keeps it verbatim, as far as pinned messages fit; or unpin it.
 
-        Raises UsageError where there is no such message in the request, and SaveFailed.
+        Raises UsageError if there is no such message in the request, and SaveFailed.
         """
         if number not in {message.number for message in self.pinnable()}:
             raise UsageError(f"Message {number} is not among those that are sent. `/pin` shows them.")
         await self.compactor.memory.record(PinRecord(number, self.compactor.memory.now(), pinned))
 
     def items(self) -> tuple[ContextItem, ...]:
-        """What is sent of the session, and what the user dropped of it; in order."""
+        """The items of the session that are sent, and those that the user dropped; in order."""
         return tuple(item for entry in self._transcript.sendable_entries() for item in self._items_of(entry))
 
     async def drop(self, ids: Collection[str], *, restore: bool = False) -> tuple[int, int]:
-        """Send these items no longer, or again; the session keeps them. An answer goes with its calls and outputs.
+        """Drop these items from the request, or restore them; an answer with its calls and outputs. The session keeps
+        them.
 
         Returns the tokens of the request before and after.
 
@@ -206,7 +207,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return before, after
 
     def _with_results(self, item: ContextItem) -> set[str]:
-        """The item; of an answer also its tool results; of what went with its message also that."""
+        """The item with what belongs to it: an answer with its tool results, a message with what was sent with it."""
         entries = self._transcript.sendable_entries()
         numbers = [entry.number for entry in entries]
         chosen, place = {item.id}, numbers.index(item.number)
@@ -224,7 +225,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         record, compaction = self._transcript.recalled.get(entry.number), self._transcript.compaction
         notes = [item for item in record.items if item.state == "loaded"] if record else []
         if compaction and entry.number in compaction.kept:
-            notes = []  # it is sent without them
+            notes = []  # the message is sent without them
         if message.role != "tool":
             calls = ", ".join(call.name for call in message.tool_calls)
             other = "(a picture)" if message.parts_of(Image) else "added by ouro"
@@ -293,20 +294,20 @@ def format_plan(todos: Sequence[Todo]) -> str:
 
 
 def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
-    """The todos as the agent left them, as far as loaded; else as the summary in force has them."""
+    """The last todos of the agent that are loaded; otherwise those in the current summary."""
     for message in reversed(memory.messages()):
         for reply in reversed(message.parts_of(ToolReply)):
             if reply.display and isinstance(reply.display.body, Todos):
                 return reply.display.body.items
     compaction = memory.transcript.compaction
-    # The last one in the summary: what it takes along comes after the model's own words.
+    # The last one in the summary: the added text comes after the model's own words.
     _, heading, rest = compaction.summary.rpartition(f"{_PLAN}\n") if compaction else ("", "", "")
     steps = (_TODO.fullmatch(line) for line in rest.partition("\n\n")[0].splitlines())
     return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if heading else ()
 
 
 async def update_plan_when_loaded(plan: Plan, memory: MemoryManager, emit: Emit) -> None:
-    """Correct what was found in the part that a screen waits for, as soon as all that is sent is read."""
+    """Correct the plan when everything that is sent is loaded: at first only the part for the screen was read."""
     await memory.pager.loaded()
     found = find_plan(memory)
     if found != plan.items:

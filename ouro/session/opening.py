@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ouro.session.session import Session
 
 PICK = "?"
-"""Instead of a session: the user picks one first."""
+"""Used instead of a session: the user picks one first."""
 Part = Literal["full", "tail", "summary", "then"]
-"""What of a resumed session the model is sent: all that it had, its last turns, or a summary made first.
+"""The part of a resumed session that is sent to the model: everything, its last turns, or a summary made first.
 
-`then`: all, with memory as it was when the session was last used.
+`then`: everything, with memory as it was when the session was last used.
 """
 TRUST_CHOICES = (
     Choice("yes", "yes", "trust this folder, now and later"),
@@ -34,7 +34,7 @@ IN_USE_CHOICES = (
 )
 USE = "use "
 NO_MODEL_CHOICES = (
-    Choice("set up", "set up a model", "a key, or a server of yours"),
+    Choice("set up", "set up a model", "a key, or your own server"),
     Choice("demo", "see the demo", "a recorded model fixes a small program; nothing leaves this machine"),
     Choice("", "quit"),
 )
@@ -44,27 +44,27 @@ class OpenRequest(msgspec.Struct, frozen=True):
     """Which session a front end asks for."""
 
     resume: str = ""
-    """Empty: a new one. Else an id, the start of one, words of a title or of messages, `latest`, or `PICK`."""
+    """Empty: a new one. Otherwise an id or its beginning, words of a title or of messages, `latest`, or `PICK`."""
     fork: bool = False
-    """Continue in a copy: the session itself stays as it is."""
+    """Continue in a copy: the session itself is not changed."""
     read_only: bool = False
-    """Nothing is saved; so a session that another process has open can be looked at."""
+    """Nothing is saved. Thus a session can be viewed while another process has it open."""
     message: int = 0
     """The number of the message to show first; 0: the last one."""
     part: Part = "full"
     model: str = ""
-    """The model that the user chose because the one that was asked for is not usable."""
+    """The model that the user chose because the requested one is not usable."""
     trust: Literal["unknown", "yes", "no"] = "unknown"
-    """The user's answer about the folder: `yes` is remembered, `no` opens it without obeying its files."""
+    """The user's answer about the folder: `yes` is saved, `no` opens it without obeying its files."""
     new_id: str = ""
-    """The id of a new session, where it was given out before it was open."""
+    """The id of a new session, if the id was published before the session was open."""
 
 
 class OpenDialog(Protocol):
-    """Asks the user what opening a session needs to know."""
+    """Asks the user the questions that opening a session needs."""
 
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Return the value of the choice; None or empty if the user declines. No choice may be made by accident."""
+        """Return the value of the choice; None or empty if the user declines. It must be hard to choose by accident."""
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
         """Let the user pick one of these sessions, or of all if there are none; None if the user declines."""
@@ -78,7 +78,8 @@ async def open_interactively(
 ) -> Session | None:
     """Open a session; ask the user which one, for trust, how to share it, for a model. None if the user declines.
 
-    Without a dialog, as in a script, what would be asked is raised. DemoRequested: the user asked for the demo.
+    Without a dialog, as in a script, an error is raised instead of a question. DemoRequested: the user asked for the
+    demo.
     """
     while True:
         try:

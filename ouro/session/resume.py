@@ -1,4 +1,4 @@
-"""Resumed: what a resumed session reports: the cost of the first call, what has changed since; and how it continues."""
+"""Resumed: what a resumed session reports (the cost of the first call, the changes since), and how it continues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TAIL_TURNS = 3
 TINY, SMALL = 2_000, 8_000
-"""Tokens below which there is no choice to make: in any case, and while the provider still has them cached."""
+"""With fewer tokens the user is not asked: the first number always, the second while the provider has a cache."""
 ANTHROPIC_CACHE_SECONDS = 300
 _GIT_TIMEOUT = 1.5
 _SUBJECTS = 3
@@ -47,7 +47,7 @@ class RepositoryChanges(msgspec.Struct, frozen=True):
     """Empty if it is unknown."""
     commits: int
     subjects: tuple[str, ...]
-    """Of the newest commits."""
+    """The subjects of the newest commits."""
     changed: int
     """Files that differ from the last commit now."""
 
@@ -57,16 +57,16 @@ class Tail(msgspec.Struct, frozen=True):
 
     turns: int
     tokens: int
-    """About how many the first call would send."""
+    """About how many tokens the first call would send."""
 
 
 class MemorySince(msgspec.Struct, frozen=True):
     """What other sessions changed in long-term memory since this one was last used."""
 
     changes: Mapping[str, int]
-    """By scope; scopes without changes are left out."""
+    """Scope -> number of changes; scopes without changes are left out."""
     is_held: bool = False
-    """Memory is as it was then: they are not sent."""
+    """Whether memory is used as of that time: the changes are not sent."""
 
 
 class ResumeCard(msgspec.Struct, frozen=True):
@@ -74,10 +74,10 @@ class ResumeCard(msgspec.Struct, frozen=True):
 
     info: SessionInfo
     tokens: int
-    """Of the first call."""
+    """The tokens of the first call."""
     cache: CacheState
     price: float | None
-    """Of the first call without its answer, in US dollars, with the cache as it is; None if prices are unknown."""
+    """The price of the first call without its answer, in US dollars, with the present cache; None if unknown."""
     price_cold: float | None
     """The same with an empty cache."""
     repository: RepositoryChanges | None
@@ -87,24 +87,24 @@ class ResumeCard(msgspec.Struct, frozen=True):
     """The working folder, if it is not the folder of the session; else empty."""
     todos: tuple[Todo, ...]
     in_the_middle: bool
-    """It ended before the agent answered."""
+    """Whether it ended before the agent answered."""
     tail: Tail | None
     """None if leaving out the rest would change little."""
     is_long: bool
-    """Long enough to ask how to continue."""
+    """Whether it is long enough to ask how to continue."""
 
 
 class Resumed(msgspec.Struct, eq=False):
     info: SessionInfo
-    """What was known of the session when it was resumed."""
+    """The state of the session when it was resumed."""
     workbench: Workbench
     window: ContextWindow
     memory: SessionMemory
     is_decided: bool = False
-    """It was opened with `--part`."""
+    """Whether it was opened with `--part`."""
 
     async def card(self) -> ResumeCard:
-        """What the user needs to know before the first model call; waits until all that is sent is loaded."""
+        """What the user must know before the first model call; waits until everything that is sent is loaded."""
         info, memory, bench = self.info, self.window.compactor.memory, self.workbench
         await memory.pager.loaded()
         entries = memory.transcript.sent_entries()
@@ -135,7 +135,7 @@ class Resumed(msgspec.Struct, eq=False):
         )
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
-        """Continue with this part of the session, as a turn; raises UsageError where one runs."""
+        """Continue with this part of the session, as a turn; raises UsageError if a turn runs."""
         if part == "summary":
             return self.window.compact("")
 
@@ -150,7 +150,7 @@ class Resumed(msgspec.Struct, eq=False):
         return self.window.tasks.run(work)
 
     async def apply(self, part: Part) -> None:
-        """As `take`, to its end; raises SessionError where it failed."""
+        """As `take`, until it has ended; raises SessionError if it failed."""
         self.is_decided = True
         async with aclosing(self.take(part)) as events:
             async for event in events:
@@ -158,7 +158,7 @@ class Resumed(msgspec.Struct, eq=False):
                     raise SessionError(event.text, "Without `--part` it continues with all messages.")
 
     async def _send_tail(self, emit: Emit) -> None:
-        """Leave all but the last turns out of the request, without a summary: they stay in the session."""
+        """Leave everything before the last turns out of the request, without a summary. It stays in the session."""
         memory = self.window.compactor.memory
         await memory.pager.loaded()
         entries = memory.transcript.sent_entries()
@@ -199,7 +199,7 @@ def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryCha
         return None
     git = Git(cwd, _GIT_TIMEOUT)
     try:
-        # Where HEAD was then; a younger clone has no such entry, and git returns its oldest one.
+        # The position of HEAD at that time; a younger clone has no such entry, and git returns its oldest one.
         then = git.ask("rev-parse", "--quiet", "--verify", f"HEAD@{{{since}}}").strip()
         lines = git.ask("log", f"--max-count={_MAX_COMMITS}", "--format=%h %s", f"{then}..HEAD") if then else ""
         changed = git.ask("status", "--porcelain", "--untracked-files=normal")

@@ -1,4 +1,4 @@
-"""Rewind: go back in a session, to its branches, and into copies of it; and the undo of what turns did to files."""
+"""Rewind: go back in a session, go to its branches, and copy it; undo what turns did to files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ouro.utils.text import join_names, plural
 
 _FILES: tuple[RewindScope, ...] = ("files",)
 FIRST_TIMEOUT = 20.0
-"""Seconds that the first change of a turn waits for its checkpoint; the first one of a large folder takes long."""
+"""Seconds that the first change of a turn waits for its checkpoint; the first checkpoint of a large folder is slow."""
 UNDONE = "Undone"
-"""How the line about what was undone begins; the other lines say what was not."""
+"""The beginning of the line about what was undone; the other lines are about what was not."""
 _NAMED = 3
 _CLEAN_EVERY = 86_400.0
 
@@ -37,7 +37,7 @@ class Point(msgspec.Struct, frozen=True):
     at: str
     text: str
     messages: int
-    """How many would be undone: this one and all after it."""
+    """The number of messages that would be undone: this one and all after it."""
     calls: int
     """Tool calls among them."""
     images: tuple[Image, ...] = ()
@@ -47,7 +47,7 @@ class Branch(msgspec.Struct, frozen=True):
     """Messages that a rewind has left. They are kept, and the session can continue there."""
 
     number: int
-    """Of its last message."""
+    """The number of its last message."""
     since: int
     """The message of the current branch after which it begins; 0: the start."""
     at: str
@@ -59,7 +59,7 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 class Rewound(msgspec.Struct, frozen=True):
-    """The result of a rewind: the message to edit and send again, and what to tell the user."""
+    """The result of a rewind: the message to edit and send again, and lines for the user."""
 
     text: str = ""
     images: tuple[Image, ...] = ()
@@ -67,7 +67,7 @@ class Rewound(msgspec.Struct, frozen=True):
 
 
 class Undoer(Protocol):
-    """Finds what can be undone, and done again, in one scope: files, long-term memory."""
+    """Finds what can be undone and redone in one scope: files, long-term memory."""
 
     async def find(self, number: int) -> Undoable | None:
         """What turns did since a message of the current branch."""
@@ -77,7 +77,7 @@ class Undoer(Protocol):
 
 
 class FileUndo(msgspec.Struct, eq=False):
-    """Takes checkpoints in the background; a turn that changes nothing waits for none."""
+    """Takes checkpoints in the background; a turn that changes nothing does not wait for one."""
 
     checkpoints: Checkpoints
     transcript: MemoryManager
@@ -87,10 +87,10 @@ class FileUndo(msgspec.Struct, eq=False):
     _number: int = 0
     """The message of the current turn."""
     _before: asyncio.Task[bool] | None = None
-    """The checkpoint before the current turn; None where it cannot be undone."""
+    """The checkpoint before the current turn; None if the turn cannot be undone."""
     _last: asyncio.Task[bool] | None = None
     _changes: bool = False
-    """The current turn may have changed files."""
+    """Whether the current turn may have changed files."""
     _is_off: bool = False
     _told_user: set[str] = msgspec.field(default_factory=set)
 
@@ -99,7 +99,7 @@ class FileUndo(msgspec.Struct, eq=False):
         self._begin(self.transcript.next_number)
 
     def message_added(self) -> None:
-        """A message that steers the turn begins a part of it that can be undone alone; only its next change waits."""
+        """Take a checkpoint for a message that steers the turn: what follows can be undone separately."""
         if self.transcript.transcript.last_number > self._number:
             if self._changes and self._before is not None:
                 self._start("after")
@@ -111,7 +111,7 @@ class FileUndo(msgspec.Struct, eq=False):
         self._before = None if self._is_off else self._start("before")
 
     async def before_change(self) -> None:
-        """Wait until the files are kept as they were before the turn."""
+        """Wait for the checkpoint of the files before the turn."""
         if self._before is not None:
             self._changes = True
             done, _ = await asyncio.wait([self._before], timeout=FIRST_TIMEOUT)
@@ -120,7 +120,7 @@ class FileUndo(msgspec.Struct, eq=False):
                 self._warn("The first checkpoint of this folder takes long: changes of this turn cannot be undone.")
 
     async def turn_ended(self) -> None:
-        """Keep the files as they are after a turn that may have changed some."""
+        """Take a checkpoint after a turn that may have changed files."""
         if self._changes and self._before is not None:
             await asyncio.wait([self._start("after")])
 
@@ -176,7 +176,7 @@ class FileUndo(msgspec.Struct, eq=False):
     async def _turns(
         self, wanted: Callable[[TurnFiles], bool], numbers: Collection[int] | None = None
     ) -> list[TurnFiles]:
-        """Those of these messages, or of the current branch, that are wanted; oldest first."""
+        """The wanted turns of these messages, or of the current branch; oldest first."""
         await self.settled()
         if numbers is None:
             numbers = {entry.number for entry in self.transcript.transcript.entries}
@@ -206,7 +206,7 @@ class FileUndo(msgspec.Struct, eq=False):
         stamp = base / "cleaned"
         if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_EVERY:
             stamp.touch(mode=0o600)
-            with suppress(OSError):  # those of another workspace: this session does not need it
+            with suppress(OSError):  # an error concerns another workspace, which this session does not need
                 clean_checkpoints(base, days=self.keep_days, max_bytes=self.max_bytes, keep=self.checkpoints.folder)
 
     def _warn(self, text: str) -> None:
@@ -223,22 +223,22 @@ def _describe_restored(restored: Restored, verb: str) -> list[str]:
 
 
 class Rewind(msgspec.Struct, frozen=True, eq=False):
-    """The earlier messages and the branches of a session, and the ways back to them.
+    """The earlier messages and the branches of a session, and how to go to them.
 
-    Every change raises UsageError where a turn runs or the session is read-only, and SaveFailed where it cannot be
-    written; the transcript is as it was then.
+    Every change raises UsageError if a turn runs or the session is read-only, and SaveFailed if it cannot be written;
+    the transcript is then unchanged.
     """
 
     memory: MemoryManager
     is_running: Callable[[], bool]
     on_change: Callable[[], None]
-    """Is called when the transcript is another one."""
+    """Called after the transcript was replaced."""
     undoers: Mapping[RewindScope, Undoer]
     settled: Callable[[], Awaitable[None]]
-    """Waits until all that the last turn did can be undone."""
+    """Waits until everything that the last turn did can be undone."""
 
     def points(self) -> tuple[Point, ...]:
-        """The messages of the user on this branch, as far as they are loaded; oldest first."""
+        """The loaded messages of the user on this branch, oldest first."""
         found: list[Point] = []
         calls = 0
         for messages, entry in enumerate(reversed(self.memory.transcript.entries), 1):
@@ -265,7 +265,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def lacks_branches(self) -> bool:
-        """Whether there may be more branches: those that begin at messages that were not loaded at first."""
+        """Whether there may be more branches, which begin at messages that were not loaded at first."""
         return self.memory.transcript.lacks_branches
 
     @property
@@ -280,7 +280,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return {scope: found.what for scope, found in (await self._undoable(self.undoers, number)).items()}
 
     async def can_redo(self, end: int | None = None) -> Mapping[RewindScope, str]:
-        """What can be done again, by scope, in a few words.
+        """What can be redone, by scope, in a few words.
 
         `end`: the last message of a branch to visit; None: the last rewind is undone.
         """
@@ -292,10 +292,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return offered | {scope: found.what for scope, found in (await self._redoable(end, self.undoers)).items()}
 
     async def rewind(self, number: int, scopes: Collection[RewindScope] = (), *, conversation: bool = True) -> Rewound:
-        """Go back to before the user's message `number`; return it, to be edited.
+        """Go back to before the user's message `number`; returns the message for editing.
 
         Args:
-            number: of a message in `points`; raises UsageError for another one.
+            number: the number of a message in `points`; raises UsageError for another one.
             scopes: what to undo together with the messages.
             conversation: whether the messages are undone; if not, no message is returned.
         """
@@ -316,7 +316,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await self._files().diff(await self.number_back(back))
 
     async def undo_file(self, path: str, hunk: str, back: int) -> Sequence[str]:
-        """Undo what the turns since then did to one file, or one hunk of `diff`; returns what to tell the user."""
+        """Undo what the turns since then did to one file, or one hunk of `diff`; returns lines for the user."""
         self._check()
         return await self._files().undo_part(await self.number_back(back), path, hunk)
 
@@ -337,7 +337,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return points[-back].number
 
     async def visit(self, number: int, scopes: Collection[RewindScope] = ()) -> Sequence[str]:
-        """Continue at the end of a branch, and do again in `scopes` what was undone of it; returns what to tell."""
+        """Continue at the end of a branch, and redo in `scopes` what was undone of it; returns lines for the user."""
         self._check()
         if number not in {branch.number for branch in self.branches()}:
             raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
@@ -351,9 +351,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await self.rewind(await self.number_back(), scopes, conversation=conversation)
 
     async def redo(self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")) -> Sequence[str]:
-        """Undo the last rewind, where no message was sent since; or only what was undone in files and memory.
+        """Undo the last rewind if no message was sent since; or only redo what was undone in files and memory.
 
-        Returns what to tell the user.
+        Returns lines for the user.
         """
         self._check()
         end = self._redo_end()
@@ -366,14 +366,14 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await _carry_out(redoable, "done again")
 
     def _redo_end(self) -> int | None:
-        """Where the session was before the last rewind; None if a message was sent since."""
+        """The last message before the last rewind; None if a message was sent since."""
         undone = self.memory.transcript.undone
         return undone[-1] if undone else None
 
     async def _redoable(self, end: int | None, scopes: Collection[RewindScope]) -> dict[RewindScope, Undoable]:
-        """What was undone of the turns on the current branch, and of those that going to `end` brings back.
+        """What was undone of the turns on the current branch, and of the turns that a visit of `end` restores.
 
-        Whether the messages come back with it is another question: files can be wanted without them.
+        This does not depend on the messages: the user may want the files without them.
         """
         transcript = self.memory.transcript
         ahead = () if end is None else transcript.ahead(end)
@@ -384,7 +384,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await self._found(scopes, lambda undoer: undoer.find(number))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
-        """Copy the session, or the part before message `number`; return the id of the copy, empty if that is empty."""
+        """Copy the session, or the part before message `number`; returns the id of the copy, empty if it is empty."""
         transcript = self.memory.transcript
         if not transcript.last_number:
             raise UsageError("There is nothing to fork: the session has no messages.")
@@ -394,7 +394,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     def _entry(self, number: int) -> MessageRecord:
         entry = next((entry for entry in self.memory.transcript.entries if entry.number == number), None)
         if entry is None or not _is_typed(entry):
-            raise UsageError(f"There is no message {number} of yours to rewind to.", commands=["rewind"])
+            raise UsageError(f"Message {number} is not one of your messages: no rewind to it.", commands=["rewind"])
         return entry
 
     async def _before(self, entry: MessageRecord) -> int:
@@ -428,12 +428,12 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
 
 async def _carry_out(undoable: Mapping[RewindScope, Undoable], what: str) -> list[str]:
-    """Undo, or do again, in each scope; returns what to tell the user."""
+    """Undo or redo in each scope; returns lines for the user."""
     notices: list[str] = []
     for scope, found in undoable.items():
         try:
             notices += await found.undo()
-        except OuroError as error:  # the messages are where they are to be by now
+        except OuroError as error:  # at this point the messages are rewound already
             notices.append(f"Not {what} in {scope}: {error}")
     return notices
 

@@ -1,4 +1,4 @@
-"""Scrollback: a session from its end, as the events that showed it; earlier ones when the user scrolls."""
+"""Scrollback: shows a session from its end as events; earlier events follow when the user scrolls."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ PAGE = 100
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """Where a message is that the user wants to see."""
+    """The position of a message that the user wants to see."""
 
     prompts: int
-    """The number of user messages from there to the end, the one of its turn included."""
+    """The number of user messages from there to the end, including that of its turn."""
     is_left: bool = False
-    """On a branch that a rewind has left."""
+    """Whether it is on a branch that a rewind left."""
 
 
 class Scrollback(msgspec.Struct, frozen=True, eq=False):
@@ -53,11 +53,11 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         return _replay(self.memory.pager.shown(), self.title)
 
     async def more(self, count: int = PAGE) -> list[Event]:
-        """What is before it; it is shown then. Raises SessionError where it cannot be read."""
+        """The events before the shown ones, which then count as shown. Raises SessionError if they cannot be read."""
         return list(_replay(await self.memory.pager.show_more(count), self.title))
 
     def last_prompts(self, count: int) -> list[tuple[int, str]]:
-        """The numbers and texts of the user's last messages, as far as they are loaded."""
+        """The numbers and texts of the user's last messages that are loaded."""
         entries = [entry for entry in self.memory.transcript.entries if _is_prompt(entry.message)]
         return [(entry.number, entry.message.text) for entry in entries[-count:]]
 
@@ -66,7 +66,7 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         return self.memory.pager.show_from(number)
 
     async def reach(self, number: int) -> Reached:
-        """Show the session from message `number` on, or from further back.
+        """Show the session from message `number` on, or from an earlier one.
 
         A session that is open read-only goes to the branch that holds the message.
 
@@ -88,7 +88,7 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         return Reached(await self._reached(number), is_left=True)
 
     async def _reached(self, number: int) -> int:
-        """How many user messages are there from it on, once it is shown; 0: it is not on this branch."""
+        """The number of user messages from it to the end, after it is shown; 0: it is not on this branch."""
         while True:
             shown = [item for item in self.memory.pager.shown() if isinstance(item, MessageRecord)]
             numbers = [entry.number for entry in shown]

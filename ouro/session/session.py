@@ -50,7 +50,7 @@ from ouro.utils.git import git_branch
 from ouro.utils.project_files import list_project_files
 
 _MAX_INTERRUPTED = 20_000
-"""Characters of the output of an interrupted line that stay shown: its end."""
+"""Characters at the end of the output of an interrupted line that stay shown."""
 
 
 class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
@@ -72,11 +72,11 @@ class Workbench(msgspec.Struct, frozen=True):
     extensions: SessionExtensions
     subagents: Subagents
     is_saved: bool = True
-    """The session is on disk, and can be resumed."""
+    """Whether the session is on disk, and can be resumed."""
     project: Path | None = None
-    """The root of the repository, where its settings hold: it is trusted."""
+    """The root of the repository if its settings are in use, because it is trusted."""
     flags: Mapping[str, Any] = {}
-    """The settings of the command line or the program, by dotted name."""
+    """Settings from the command line or the program, by dotted name."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Status(msgspec.Struct, frozen=True):
     """The tier that confines commands, `none`, or `off`; empty before the first command has tested it."""
     is_saved: bool = True
     can_think: bool = False
-    """The model is known to think, so that an effort can be set."""
+    """Whether the model is known to think, so that an effort can be set."""
 
 
 class BackgroundTask(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ class BackgroundTask(msgspec.Struct, frozen=True):
     is_running: bool
     outlives_turn: bool
     output: str
-    """The end of what it printed, or what the subagent does now."""
+    """The end of its output, or what the subagent does now."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -118,9 +118,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     workbench: Workbench
     turn: AgentTurn
     memory: SessionMemory
-    """Long-term memory, also where it is off."""
+    """Long-term memory; exists also if memory is off."""
     session_catalog: SessionCatalog
-    """The saved sessions, this one among them."""
+    """The saved sessions, including this one."""
     scrollback: Scrollback
     rewind: Rewind
     window: ContextWindow
@@ -129,7 +129,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     resumed: Resumed | None
     """None for a new session."""
     notices: tuple[str, ...]
-    """What the user needs to know at the start; what is found later comes as events."""
+    """Notices for the user at the start; later ones come as events."""
 
     @property
     def id(self) -> str:
@@ -157,7 +157,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The steering messages that are not delivered yet."""
+        """The steering messages that were not delivered yet."""
         return tuple(prompt.text for prompt in self.turn.steering.messages)
 
     def status(self) -> Status:
@@ -183,11 +183,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.turn.tasks.events()
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
-        """The events of one turn; TurnFinished comes last, exactly once. Raises UsageError where one runs."""
+        """The events of one turn; TurnFinished comes last, exactly once. Raises UsageError if a turn runs."""
         return self.turn.tasks.run(lambda emit: self.turn.run(text, images, emit))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
-        """Answer a permission or question; one that is closed is ignored."""
+        """Answer a permission or question; an answer to a closed one is ignored."""
         self.turn.tasks.answer(question_id, answer)
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> None:
@@ -228,7 +228,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return tuple(tasks)
 
     async def kill_task(self, task_id: str) -> None:
-        """End a background job or a subagent. Raises ToolError: there is none that runs."""
+        """End a background job or a subagent. Raises ToolError if it is not running."""
         jobs = self.workbench.jobs
         is_job = any(job.id == task_id for job in jobs.list())
         await (jobs.find(task_id).process.end() if is_job else self.workbench.subagents.kill(task_id))
@@ -242,7 +242,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Change the model, or how long it thinks, from the next request on.
 
         Raises:
-            NoModelError: it is unknown or has no key; the one in use stays.
+            NoModelError: the model is unknown or has no key; the present model stays in use.
             UsageError: the model in use does not think.
         """
         models = self.workbench.models
@@ -274,7 +274,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return [*list_project_files(self.cwd), *resource_names(self.workbench.extensions.servers)]
 
     async def close(self) -> None:
-        """End all that runs, and release the session file; raises SaveFailed where a message is lost now."""
+        """End everything that runs, and release the session file; raises SaveFailed if a message is lost."""
         await self.turn.tasks.close_turns()
         await self.turn.hooks.close()
         await self.workbench.subagents.close()

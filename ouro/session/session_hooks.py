@@ -1,4 +1,4 @@
-"""SessionHooks: what happens in a session, for the hooks of the user and the project."""
+"""SessionHooks: runs the hooks of the user and the project at the events of a session."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ouro.tools.tool import HookOutcome, ToolResult
 from ouro.utils.text import cut
 
 MAX_RESULT = 30_000
-"""Characters of a tool's result that hooks are sent."""
+"""Characters of a tool's result that are sent to hooks."""
 MAX_END = 10.0
-"""Seconds that all hooks of the end of a session have."""
+"""Seconds for all hooks at the end of a session."""
 _NOTIFICATIONS = {"permission": "permission_prompt", "question": "elicitation_dialog"}
 
 
@@ -41,7 +41,7 @@ class SessionHooks(msgspec.Struct, eq=False):
     is_started: bool = False
 
     async def before_turn(self, prompt: str) -> str:
-        """What hooks add to the user's message; before the first one, also those of the start. Raises PromptRefused."""
+        """Text that hooks add to the user's message; with the first message also start hooks. Raises PromptRefused."""
         texts: list[str] = []
         if not self.is_started:
             self.is_started = True
@@ -55,7 +55,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         return "\n\n".join(f"<hook>\n{text}\n</hook>" for text in texts if text)
 
     async def turn_ended(self, is_continued: bool, agent: str = "") -> str:
-        """Why the agent, or the subagent with that id, is to continue; empty if it may stop.
+        """Why the agent, or the subagent with that id, must continue; empty if it may stop.
 
         `is_continued`: a hook has made it continue before.
         """
@@ -65,7 +65,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         return outcome.reason if outcome.verdict == "deny" else ""
 
     async def before_compaction(self, trigger: CompactionTrigger) -> str:
-        """What the summary is to keep."""
+        """Text from hooks about what the summary must keep."""
         word = "manual" if trigger == "manual" else "auto"
         return (await self.run("before-compaction", {"trigger": word}, (word,))).context
 
@@ -73,7 +73,7 @@ class SessionHooks(msgspec.Struct, eq=False):
         self._in_background("after-compaction", {})
 
     async def close(self) -> None:
-        """The session ends; one in which nothing was said did not begin."""
+        """Run the hooks of the end of a session; for a session without messages none run."""
         if self.is_started:
             await self.run("session-end", {"reason": "exit"}, most=MAX_END)
 

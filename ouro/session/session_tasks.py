@@ -1,4 +1,4 @@
-"""SessionTasks: what runs in a session: turns, shell lines of the user, background work, and their questions."""
+"""SessionTasks: runs the work of a session: turns, the user's shell lines, background tasks, and their questions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SessionTasks:
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
         """The events of a turn; TurnFinished comes last, exactly once. Closing the stream interrupts the turn.
 
-        Raises UsageError where a turn runs already.
+        Raises UsageError if a turn runs already.
         """
         if self.running:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
@@ -42,7 +42,7 @@ class SessionTasks:
             self.running = False
 
     def run_as_turn(self, events: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
-        """Run a stream of events as a turn; what it yields comes out, and a TurnFinished at its end."""
+        """Run a stream of events as a turn; yields its events, and a TurnFinished at its end."""
 
         async def work(emit: Emit) -> TurnFinished | None:
             finished = None
@@ -57,7 +57,7 @@ class SessionTasks:
         return self.run(work)
 
     async def run_alongside(self, work: Work) -> AsyncGenerator[Event, None]:
-        """The events of other work, which may run during a turn."""
+        """The events of other work that may run during a turn."""
         async with aclosing(self._run(work)) as events:
             async for event in events:
                 if not isinstance(event, TurnFinished):
@@ -77,7 +77,7 @@ class SessionTasks:
             events.put_nowait(TurnFinished("interrupted") if task.cancelled() else task.result())
 
         task = asyncio.create_task(finish())
-        task.add_done_callback(on_end)  # not in `finish`: a task cancelled early never gets there
+        task.add_done_callback(on_end)  # not in `finish`, which a task that is cancelled early never reaches
         self._turns.add(task)
         try:
             while True:

@@ -1,4 +1,4 @@
-"""TurnQueue: runs one turn at a time, and holds what the user says meanwhile."""
+"""TurnQueue: runs one turn at a time, and queues what the user sends meanwhile."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class TurnObserver:
     """The front end that a TurnQueue reports to; a method that is not overridden does nothing."""
 
     def show(self, event: Event) -> None:
-        """Show an event of the turn that runs."""
+        """Show an event of the running turn."""
 
     def show_background(self, event: Event) -> None:
-        """Show an event that belongs to no turn; by default as one of a turn."""
+        """Show an event outside of turns; by default like an event of a turn."""
         self.show(event)
 
     def turn_began(self) -> None:
         """A turn or a shell line has started."""
 
     def turn_ended(self, outcome: Outcome, seconds: float) -> None:
-        """It has ended; `outcome` is `answered` for what is not a turn of the agent."""
+        """A turn or a shell line has ended; `outcome` is `answered` if it was not a turn of the agent."""
 
     def queue_changed(self) -> None:
         """`TurnQueue.waiting` has changed."""
@@ -53,7 +53,8 @@ class TurnQueue:
     """Sends messages to a session, one turn after another. Messages wait while there is no session.
 
     Args:
-        deliver: handles the next message instead of `deliver`, for a front end in which `/`, `#` and `!` mean nothing.
+        deliver: handles the next message instead of `deliver`, for a front end in which `/`, `#` and `!` have no
+        meaning.
         holds_after_interrupt: after an interrupt the next message waits until the user sends another one.
     """
 
@@ -71,7 +72,7 @@ class TurnQueue:
         self._holds_after_interrupt = holds_after_interrupt
         self._drafts: deque[Draft] = deque()
         self._unsteered: list[Draft] = []
-        """Drafts that `say` queued because no turn could be steered: no later message overtakes them."""
+        """Drafts that `say` queued because no turn could be steered: later messages are sent after them."""
         self._worker: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Outcome] | None = None
         self._one_turn = asyncio.Lock()
@@ -96,7 +97,7 @@ class TurnQueue:
 
     @property
     def steering(self) -> tuple[str, ...]:
-        """The messages that steer the turn that runs, and were not delivered yet."""
+        """The messages that steer the running turn and were not delivered yet."""
         return self.session.waiting if self.session else ()
 
     @property
@@ -105,7 +106,7 @@ class TurnQueue:
         return (*self.steering, *(draft.text for draft in self._drafts))
 
     def attach(self, session: Session, turn: AsyncGenerator[Event, None] | None = None) -> None:
-        """Use this session from now on: show its background events, the turn that runs, send it what waits."""
+        """Use this session from now on: show its background events and its running turn, and send it what waits."""
         self.session = session
         if self._background is not None:
             self._background.cancel()
@@ -145,18 +146,18 @@ class TurnQueue:
         return draft
 
     def start(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show a stream of events as a turn, without waiting for its end; raises UsageError where something runs."""
+        """Show a stream of events as a turn, without waiting for its end; raises UsageError if something runs."""
         if self.busy:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
         self._start_worker(events)
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show a stream of events as a turn, to its end. Waits for the end of a turn that runs."""
+        """Show a stream of events as a turn until it ends. First waits for the end of a running turn."""
         async with self._one_turn:
             await self._run(events)
 
     async def deliver(self, draft: Draft) -> None:
-        """Run a message as what it is: a command, a shell line, or a turn."""
+        """Run a message: as a command, a shell line, or a turn, depending on its text."""
         assert self.session is not None
         if draft.text.startswith("!"):
             line = draft.text.lstrip("!").strip()
@@ -175,34 +176,34 @@ class TurnQueue:
         if self._is_interrupted:
             self.session.kill_children()
         self._is_interrupted = True
-        if not self.session.interrupt():  # a stream that is no turn, such as a sync
+        if not self.session.interrupt():  # a stream that is not a turn, such as a sync
             self._turn.cancel()
         return True
 
     def stop(self) -> None:
-        """Send nothing more, and end what runs."""
+        """Send no more messages, and end what runs."""
         self._is_stopped = True
         self.interrupt()
 
     async def finish_turn(self, timeout: float | None = None) -> None:
-        """Interrupt the turn and wait for its end; what waits stays."""
+        """Interrupt the turn and wait for its end; queued messages stay."""
         turn = self._turn
         if turn is not None and self.interrupt():
             await asyncio.wait([turn], timeout=timeout)
 
     async def idle(self) -> None:
-        """Wait until nothing runs and nothing is to be sent. Raises what `deliver` raised."""
+        """Wait until nothing runs and no message waits. Raises what `deliver` raised."""
         while self._worker is not None and not self._worker.done():
             await asyncio.wait([self._worker])
         if self._worker is not None and not self._worker.cancelled():
             self._worker.result()
 
     async def close(self, *, turn_timeout: float | None = None, timeout: float | None = None) -> None:
-        """Send nothing more, end what runs, close the session, show its last background events.
+        """Send no more messages, end what runs, close the session, and show its last background events.
 
         Args:
             turn_timeout: seconds that the turn has to end; then it is cancelled and its child processes are killed.
-            timeout: seconds that the session has to close after that.
+            timeout: seconds that the session has for closing after that.
         """
         self._is_stopped = True
         self._drafts.clear()
@@ -258,7 +259,7 @@ class TurnQueue:
             outcome = await self._turn
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is None or task.cancelling():  # not the turn alone
+            if task is None or task.cancelling():  # not only the turn
                 raise
         finally:
             self._turn = None
@@ -287,7 +288,7 @@ class TurnQueue:
         if await self._run_command(draft) or self.session is None:
             return
         if self.session.workbench.extensions.commands.called_by(draft.text):
-            self.queue(draft)  # a custom command has a turn of its own, with its model, mode and inserts
+            self.queue(draft)  # a custom command gets a separate turn, with its own model, mode and inserts
         else:
             self._steer(draft)
 

@@ -35,7 +35,7 @@ class Hunk(msgspec.Struct):
     """One place to change: lines marked ` `, `-` or `+`, after the lines that `headers` name."""
 
     line: int
-    """Where in the patch it begins."""
+    """The line of the patch where it begins."""
     headers: tuple[str, ...] = ()
     lines: list[tuple[str, str]] = msgspec.field(default_factory=list)
     at_end: bool = False
@@ -73,7 +73,7 @@ def parse_patch(text: str) -> list[FilePatch]:
                 raise _wrong(number, line, "expected *** Add File:, *** Update File: or *** Delete File:")
         elif files[-1].kind == "Update":
             _read_update(files[-1], number, line)
-        # A blank line belongs to the added file where more lines of it follow.
+        # A blank line belongs to the added file if more lines of it follow.
         elif files[-1].kind == "Add" and (line if line.strip() else lines[number + 1]).startswith("+"):
             files[-1].content.append(line[1:])
         elif line.strip():
@@ -139,7 +139,7 @@ def _wrong(number: int, line: str, expected: str) -> ToolError:
 
 
 def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> TextFile:
-    """`file` with its hunks applied; tolerated differences are added to `notes`. A last line that is written ends.
+    """`file` with its hunks applied; tolerated differences are added to `notes`. A new last line ends with a newline.
 
     Raises:
         ToolError: a place cannot be found; the message shows the nearest lines.
@@ -239,7 +239,7 @@ class _Step(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> list[FileChange]:
-        """Its change, after the deletion of a file that it moves over."""
+        """The change of the file, after the deletion of a file that it replaces by a move."""
         lost = [change_of(self.target.shown, self.target.text, None)] if self.target and self.target.file else []
         after, moved_to = None if self.after is None else self.after.text, self.target.shown if self.target else ""
         return [*lost, change_of(self.found.shown, self.found.text, after, moved_to)]
@@ -341,7 +341,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         found, seen = step.found, self._seen
         if step.after is not None:
             goal = step.target or found
-            # Of a file that was not read the lines around the change matched, and the rest is not known.
+            # In a file that was not read, only the lines around the change matched; the rest is not known.
             is_known = step.patch.kind == "Add" or seen.has_read(found.place.path)
             seen.store(goal, step.after, is_known=is_known)
             undo.callback(_restore, goal, encode(goal.shown, step.after), seen)
@@ -358,7 +358,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
 
 
 def _restore(found: FileBefore, written: bytes | None, seen: FilesSeen) -> None:
-    """Restore a file after a patch that failed half way."""
+    """Restore a file after a patch of which only a part was written."""
     place = found.place
     with suppress(OSError), seen.recording(place.path, written, found.before):
         if found.stat is None:

@@ -93,7 +93,7 @@ class Edit(ChangeTool[EditArgs]):
             try:
                 after = apply_edits(before, args.edits, notes)
             except ToolError:
-                self._seen.require_current(found)  # of a file that was not read, the model is told that first
+                self._seen.require_current(found)  # if the file was not read, this is reported first
                 raise
             if notes:
                 self._seen.require_current(found)
@@ -101,7 +101,7 @@ class Edit(ChangeTool[EditArgs]):
                 raise ToolError(f"These edits leave {found.shown} as it is.")
             encode(found.shown, after)
             if access == "write":
-                # Of a file that was not read the replaced text matched, and the rest is not known.
+                # In a file that was not read, only the replaced text matched; the rest is not known.
                 self._seen.store(found, after, is_known=self._seen.has_read(found.place.path))
             return display_of([change_of(found.shown, before.text, after.text)])
 

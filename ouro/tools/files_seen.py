@@ -1,4 +1,4 @@
-"""FilesSeen: what the model has read, so that it changes nothing else; finding, locking and writing of text files."""
+"""FilesSeen: the files that the model has read, the only ones it may change; finds, locks and writes text files."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class FileBefore(msgspec.Struct, frozen=True):
     stat: os.stat_result | None = None
     data: bytes = b""
     is_unsaved: bool = False
-    """The text is that of an editor, and not on disk."""
+    """Whether the text comes from an editor, and is not on disk."""
 
     @property
     def before(self) -> bytes | None:
-        """Its bytes; None if it does not exist yet."""
+        """The bytes of the file; None if it does not exist yet."""
         return None if self.stat is None else self.data
 
     @property
     def text(self) -> str | None:
-        """Its text, with `\\n` line endings."""
+        """The text of the file, with `\\n` line endings."""
         return None if self.file is None else self.file.text
 
     def with_text(self, text: str) -> TextFile:
@@ -57,25 +57,26 @@ class FileBefore(msgspec.Struct, frozen=True):
 
 
 class EditorBuffers(Protocol):
-    """Files as an editor has them. Its methods block, and are called from threads."""
+    """Files as an editor shows them. The methods block, and are called from threads."""
 
     def read(self, path: Path) -> str | None:
-        """The text, with changes that are not saved; None where the editor does not say."""
+        """The text, including unsaved changes; None if the editor does not return it."""
         ...
 
     def write(self, path: Path, text: str) -> bool:
-        """Save a text through the editor; False where it did not."""
+        """Save a text through the editor; returns False if it did not."""
         ...
 
 
 class FilesSeen:
-    """The files of a workspace that the model has read, as they were then.
+    """The files of a workspace that the model has read, with their state at that time.
 
     Args:
         finds_secret: returns the kind of secret in a text; a file of long-term memory with one is not written.
-        recording: is entered with a path, its content and the new one (None: no file) while a change is written.
-        editor: what the user has open, with changes that are not saved.
-        has_commands: whether a command of the agent runs, which could put a link in the way of an editor.
+        recording: a context for the time in which a change is written; receives path, old and new content (None: no
+            file).
+        editor: the files that the user has open, with unsaved changes.
+        has_commands: whether a command of the agent runs, which could redirect an editor with a link.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class FilesSeen:
         self._editor = editor
         self._has_commands = has_commands
         self._seen: dict[Path, tuple[int, bytes | int]] = {}
-        """Of each file the size, and the digest of its content, or the time of its change where it is too large."""
+        """Path -> size and digest of the content; for a file that is too large, its time of change instead."""
         self._locks: dict[Path, Lock] = {}
         self._guard = Lock()
 
@@ -100,14 +101,14 @@ class FilesSeen:
         self._seen[path] = len(data), _digest(data)
 
     def note_part(self, path: Path, found: os.stat_result) -> None:
-        """Record that the model has read a part of a file that is too large to read whole."""
+        """Record that the model has read a part of a file that is too large to be read as a whole."""
         self._seen[path] = found.st_size, found.st_mtime_ns
 
     def forget(self, path: Path) -> None:
         self._seen.pop(path, None)
 
     def clear(self) -> None:
-        """Forget all files: the session has moved to other messages."""
+        """Forget all files, because the session continues at other messages."""
         self._seen.clear()
 
     def has_read(self, path: Path) -> bool:
@@ -132,7 +133,7 @@ class FilesSeen:
             raise ToolError(f"{found.shown} has changed since it was last read. Read it again, then change it.")
 
     def current(self, path: Path, data: bytes) -> bytes:
-        """What a text file holds: `data`, or what the editor has in its place where that is not saved."""
+        """The content of a text file: `data`, or the editor's text if it has unsaved changes."""
         if self._editor is None or not self._is_for_editor(path):
             return data
         on_disk = decode(data)
@@ -145,10 +146,10 @@ class FilesSeen:
     def lock(self, paths: Iterable[str]) -> Iterator[ExitStack]:
         """Lock the files of these names: parallel calls change a file one after the other.
 
-        A lock of threads, not of tasks: the work is done in a thread, which goes on when its task is cancelled.
+        It is a lock of threads, not of tasks: the work is done in a thread, which continues if its task is cancelled.
 
         Yields:
-            Where `find` holds the folders of the files open.
+            The stack with which `find` keeps the folders of the files open.
         """
         with ExitStack() as held:
             for path in sorted(set(map(self.workspace.resolve, paths))):
@@ -158,10 +159,10 @@ class FilesSeen:
             yield held
 
     def find(self, name: str, access: Access, held: ExitStack, *, creates: bool = False) -> FileBefore:
-        """The text file of a name, its folder held open; the file need not exist.
+        """The text file of a name, with its folder open; the file need not exist.
 
         Args:
-            creates: with access to write, missing folders are made; to show, they need not exist.
+            creates: with access `write`, missing folders are created; with `show`, they need not exist.
 
         Raises:
             ToolError: it may not be opened, is not a text file, or too large.
@@ -217,13 +218,13 @@ class FilesSeen:
         return self.workspace.is_inside(path) and self.workspace.memory_at(path) is None
 
     def _save_in_editor(self, found: FileBefore, after: TextFile) -> bool:
-        """Save a text through the editor, so that it shows the change; False where there is none or it did not.
+        """Save a text through the editor, so that it shows the change; returns False if there is none or it did not.
 
         Raises:
             ToolError: the editor has changes that would be lost.
         """
         path = found.place.path
-        # An editor follows links, unlike `save`: it is not used while a command could put one in its way.
+        # Unlike `save`, an editor follows links: it is not used while a command could create one.
         if (
             self._editor is not None
             and self._is_for_editor(path)
@@ -251,7 +252,7 @@ class FileTool(Tool[A]):
 
 
 class ChangeTool(FileTool[A]):
-    """A tool that changes files: a preview makes the same changes as a call, and writes none."""
+    """A tool that changes files. A preview computes the same changes as a call, but does not write them."""
 
     effect: ClassVar[Effect] = Effect.WRITE
 
@@ -265,15 +266,15 @@ class ChangeTool(FileTool[A]):
 
     @abstractmethod
     def _change(self, args: A, access: Access, notes: list[str]) -> Display:
-        """Make the changes, and write them where `access` is to write; `notes` are for the model."""
+        """Compute the changes, and write them if `access` is `write`; `notes` are for the model."""
 
     @abstractmethod
     def _report(self, args: A, display: Display) -> str:
-        """What was done, for the model."""
+        """The text for the model about what was done."""
 
 
 def change_of(shown: str, before: str | None, after: str | None, moved_to: str = "") -> FileChange:
-    """A change as a diff; of a long file only the lines around it, since it is saved with the session."""
+    """A change as a diff; for a long file only the lines around it, because it is saved with the session."""
     if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
@@ -285,7 +286,7 @@ def change_of(shown: str, before: str | None, after: str | None, moved_to: str =
 
 
 def display_of(changes: Sequence[FileChange]) -> Display:
-    """The changes of a call; in one line: `+3 −1`, `new file, 12 lines`, `3 files, +10 −2`."""
+    """The changes of a call, with a summary: `+3 −1`, `new file, 12 lines`, `3 files, +10 −2`."""
     added = removed = 0
     for change in changes:
         for start, end, new_start, new_end in line_changes(
@@ -301,7 +302,7 @@ def display_of(changes: Sequence[FileChange]) -> Display:
 
 
 def encode(shown: str, file: TextFile) -> bytes:
-    """The bytes of a text that is to be written. Raises ToolError: the file's encoding has no such character."""
+    """The bytes of a text to write. Raises ToolError if the file's encoding does not have a character."""
     try:
         return file.encode()
     except UnicodeEncodeError as error:

@@ -27,10 +27,10 @@ class FunctionTool(Tool[msgspec.Struct]):
     name: ClassVar[str]
     effect: ClassVar[Effect]
     asks: ClassVar[bool]
-    """The user is asked before each call."""
+    """Whether the user is asked before each call."""
     function: ClassVar[Callable[..., Any]]
     path_argument: ClassVar[str]
-    """The argument that names the file that is read or changed; empty where there is none."""
+    """The argument that names the file that is read or changed; empty if there is none."""
 
     def __init__(self, cwd: Path | None = None) -> None:
         self._cwd = cwd or Path.cwd()
@@ -48,7 +48,7 @@ class FunctionTool(Tool[msgspec.Struct]):
 
     async def run(self, args: msgspec.Struct, ctx: ToolContext) -> ToolResult:
         function, given = type(self).function, msgspec.structs.asdict(args)
-        if self.path_argument:  # the file that permissions have judged, wherever the program itself works
+        if self.path_argument:  # the file that permissions have judged, also if the program works in another folder
             given[self.path_argument] = os.path.realpath(self._cwd / Path(given[self.path_argument]).expanduser())
         try:
             if inspect.iscoroutinefunction(function):
@@ -118,13 +118,13 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
     try:
         msgspec.json.schema(made)
     except TypeError as error:
-        problem = str(error).splitlines()[-1]  # before it msgspec advises those who call it
+        problem = str(error).splitlines()[-1]  # the text before it is for callers of msgspec
         raise UsageError(f"The parameters of the tool `{name}` have no JSON schema: {problem}.") from error
     return made
 
 
 def _result(value: Any) -> ToolResult:
-    """What the function returned, as text for the model: JSON if it is no text."""
+    """The returned value as text for the model: JSON if it is not a text."""
     if value is None:
         return ToolResult("Done.", Display("done"))
     text = shorten(value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode())

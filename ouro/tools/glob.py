@@ -39,7 +39,7 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
 
 
 def plain_name(pattern: str) -> str:
-    """A glob for other programs that the name of each match of `pattern` fits; empty where that is not sure."""
+    """A glob for other programs that matches the name of each match of `pattern`; empty if that is not certain."""
     name = pattern.rpartition("/")[2]
     is_plain = _PLAIN.fullmatch(name) and "**" not in name and not pattern.startswith("!")
     return name if is_plain else ""
@@ -67,12 +67,12 @@ def _folders(pattern: str) -> list[re.Pattern[str] | None]:
     if pattern.endswith("/**"):
         pattern += "/*"
     parts = (part.replace("[^", "[!") for part in pattern.split("/"))
-    # Also as it is written: a folder may be named `[id]`.
+    # Also literally: a folder may be named `[id]`.
     return [None if part == "**" else re.compile(rf"{fnmatch.translate(part)}|{re.escape(part)}\Z") for part in parts]
 
 
 def _matches(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool:
-    """Follow all states at once: the time grows with the product of both lengths, not with the choices."""
+    """Follow all states at the same time: the time grows with the product of both lengths, not with the choices."""
     states = {0}
     for part in parts:
         following: set[int] = set()

@@ -31,23 +31,23 @@ from ouro.utils.git import find_root
 from ouro.utils.text import plural
 
 MAX_BYTES = 50_000_000
-"""Bytes; larger files in a folder are skipped."""
+"""Maximum bytes of a file; larger files in a folder are skipped."""
 _MAX_NAMES = 5
 
 
 class LeftOut(msgspec.Struct):
-    """What was not searched."""
+    """The files that were not searched."""
 
     large: list[str] = msgspec.field(default_factory=list)
-    """Files, by their paths below the folder."""
+    """Paths of files, relative to the folder."""
     binary: int = 0
     """Binary files that match: their lines are not shown."""
     unreadable: int = 0
     is_stopped: bool = False
-    """The search took too long, and some files were not reached."""
+    """Whether the search took too long, so that some files were not reached."""
 
     def words(self) -> str:
-        """For the end of a result; empty where everything was searched."""
+        """The text for the end of a result; empty if everything was searched."""
         names = ", ".join(self.large[:_MAX_NAMES]) + (", …" if len(self.large) > _MAX_NAMES else "")
         large = f"{plural(len(self.large), 'file')} over {MAX_BYTES // 1_000_000} MB ({names})" if self.large else ""
         binary = f"the lines of {plural(self.binary, 'binary file')} that match" if self.binary else ""
@@ -71,11 +71,11 @@ class SearchPlan(msgspec.Struct, frozen=True):
     multiline: bool = False
     context: int = 0
     closed: tuple[Path, ...] = ()
-    """Folders that are left out."""
+    """Folders to skip."""
     names: str = ""
-    """A glob that the name of every file that fits matches; empty: none is known."""
+    """A glob that matches the name of every file to search; empty: none is known."""
     left_out: LeftOut = msgspec.field(default_factory=LeftOut)
-    """Is filled during the search."""
+    """Filled during the search."""
 
 
 class FoundLine(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class FileMatches(msgspec.Struct, frozen=True):
 
 @contextmanager
 def _limited(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that runs while inside, limited in time and memory; its output is a pipe."""
+    """A context in which a program runs, limited in time and memory; its output is a pipe."""
     process = subprocess.Popen([*_WATCHED, *_LIMITED, *command], stdout=subprocess.PIPE, **options)
     timer = threading.Timer(_TIMEOUT, process.kill)
     timer.daemon = True
@@ -120,17 +120,17 @@ _OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--engine=auto", "--binary")
 _LOGGED = re.compile(r"(rg: )?DEBUG\|")
 _TOO_LARGE = re.compile(r": ignoring \./(.*): \d+ bytes$")
 _MAX_UNSORTED = 8_000_000
-"""Bytes of results up to which ripgrep may search in any order, on all cores; it sorts on one."""
+"""Up to so many bytes of results ripgrep may search in any order, on all cores; with sorting it uses only one."""
 _REPOSITORIES = (".git", ".hg", ".svn", ".jj")
 _TIMEOUT = 60.0
 _WATCHED = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
 """Ends a search if ouro is killed."""
 _LIMITED = ("/bin/sh", "-c", 'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"', str(int(_TIMEOUT)))
-"""Limits a search to 4 GB of address space (one has taken 23 GB), and in time if it outlives ouro."""
+"""Limits a search to 4 GB of address space (one search took 23 GB), and its time if it outlives ouro."""
 
 
 def find_ripgrep() -> str | None:
-    """The path of ripgrep: that of the package, beside Python, else that of the system."""
+    """The path of ripgrep: that of the Python package, else that of the system."""
     folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return shutil.which("rg", path=folders)
 
@@ -144,7 +144,7 @@ def search_files(program: str, plan: SearchPlan, workspace: Workspace) -> Iterat
     if plan.place.is_file():
         yield from _search(program, plan, workspace)
         return
-    # The log names files that are too large; with a type it would name each file of another, which takes 0.3 s.
+    # The log names files that are too large. With a type it would name each file of another type, which takes 0.3 s.
     log = [] if plan.names else ["--debug"]
     try:
         found = list(_search(program, plan, workspace, *log, max_bytes=_MAX_UNSORTED))
@@ -155,12 +155,12 @@ def search_files(program: str, plan: SearchPlan, workspace: Workspace) -> Iterat
         return
     if not log:
         _find_large_files(program, plan, workspace)
-    # Folder by folder, by bytes, as with `--sort=path`.
+    # The order of `--sort=path`: folder by folder, by bytes.
     yield from sorted(found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/"))
 
 
 class _TooMany(Exception):
-    """Too many results to keep and sort; in the order of their paths the first ones are found soon."""
+    """Too many results to sort afterwards: a search in the order of paths finds the first ones soon."""
 
 
 def _search(
@@ -171,7 +171,7 @@ def _search(
     with ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
         if plan.place.is_file():
-            # Opened here and passed as stdin, so that it is the file that was checked.
+            # Opened here and passed as stdin, so that exactly the checked file is searched.
             file = stack.enter_context(workspace.open(str(plan.place)))
             process = stack.enter_context(_limited([*command, "-"], stdin=file, stderr=errors, cwd="/"))
         else:
@@ -195,7 +195,7 @@ def _search(
 
 
 def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> None:
-    """Note the files that are too large for a search of their folder."""
+    """Record the files that are too large for a search of their folder."""
     quiet = subprocess.DEVNULL
     with workspace.folder(str(plan.place)) as (folder, descriptor):
         command = [program, "--files", "--null", *_WHICH_FILES, *_rules(plan, folder), "--no-messages", "./"]
@@ -213,10 +213,10 @@ def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> N
 
 def _rules(plan: SearchPlan, folder: Path) -> list[str]:
     """Which files of a folder to search."""
-    # With it, the .gitignore files above a repository hold in it, too.
+    # With this option, .gitignore files above a repository count in it too.
     outside = ["--no-require-git"] * (not os.path.lexists(find_root(folder) / ".git"))
     closed = [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
-    # As a type: a --glob would include ignored files.
+    # Passed as a type, because a --glob would include ignored files.
     named = [f"--type-add=ouro:{plan.names}", "--type=ouro"] * bool(plan.names)
     return [*outside, *named, *(f"--glob=!**/{name}/" for name in _REPOSITORIES), *closed]
 
@@ -245,7 +245,7 @@ def _hits(output: IO[bytes], plan: SearchPlan, max_bytes: float) -> Iterator[Fil
             case "end":
                 path = plan.place.name if alone else _ripgrep_text(data["path"]).removeprefix("./")
                 is_match = any(line.found for line in lines) and (alone or plan.fits(path))
-                # A file with a zero byte is binary, whatever matched before it.
+                # A file with a zero byte is binary, even if lines before it matched.
                 plan.left_out.binary += is_match and data["binary_offset"] is not None
                 if is_match and data["binary_offset"] is None:
                     yield FileMatches(path, tuple(lines))
@@ -293,7 +293,7 @@ class Grep(Tool[GrepArgs]):
     Args = GrepArgs
 
     def __init__(self, workspace: Workspace, keeps_back: Callable[[Path], bool] = lambda _path: False) -> None:
-        """`keeps_back`: whether a file in a folder that may be searched is left out."""
+        """`keeps_back`: returns whether a file in a searched folder must be skipped."""
         self._workspace = workspace
         self._keeps_back = keeps_back
 

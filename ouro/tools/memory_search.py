@@ -17,13 +17,13 @@ from ouro.utils.text import one_line
 _MAX_QUOTED = 1_200
 _MAX_SHOWN = 300
 DAY = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?")
-"""What `since` is."""
+"""The format of `since`."""
 
 
 class CitedText(msgspec.Struct, frozen=True):
     text: str
     source: str
-    """Its source on one line: the note, or session and message, with date and file."""
+    """The source in one line: the note, or session and message, with date and file."""
 
 
 SearchMemory = Callable[[str, int, str], Awaitable[Sequence[CitedText]]]
@@ -69,6 +69,6 @@ class MemorySearch(Tool[MemorySearchArgs]):
 
 
 def _quoted(number: int, hit: CitedText) -> str:
-    """A hit as quoted data: every line is marked, so that it is not read as instructions."""
+    """A hit as quoted data: every line is marked, so that the model does not read it as instructions."""
     text = hit.text if len(hit.text) <= _MAX_QUOTED else hit.text[:_MAX_QUOTED] + " […]"
     return "\n".join([f"{number}. {hit.source}", *(f"   > {line}" for line in text.splitlines())])

@@ -26,9 +26,9 @@ from ouro.utils.text import byte_size, clean, plural
 from ouro.utils.text_files import NotTextError, decode, guess_encoding
 
 MAX_SIDE = 1568
-"""Pixels. Providers scale larger images down themselves; sending them only makes the request longer."""
+"""Maximum pixels of an image: providers scale larger images down, so they would only make the request longer."""
 _MAX_BYTES = 3_500_000
-"""Bytes of an image; providers accept 5 MB in base64."""
+"""Maximum bytes of an image; providers accept 5 MB in base64."""
 _MAX_PIXELS = 100_000_000
 _MAX_OUTPUT = 4000
 _MAX_PICTURES = 4
@@ -65,7 +65,7 @@ def kind_of(start: bytes) -> str:
 def picture(name: str, data: bytes) -> tuple[Image, str]:
     """An image that a provider accepts, scaled down if necessary, and its size as text.
 
-    One that is none makes a provider refuse the request, and each later one of the session.
+    With data that is not an image, a provider refuses the request, and each later request of the session.
 
     Raises:
         ToolError: it is damaged, or far too large.
@@ -73,7 +73,7 @@ def picture(name: str, data: bytes) -> tuple[Image, str]:
     from PIL import Image as Pillow
     from PIL import UnidentifiedImageError
 
-    Pillow.MAX_IMAGE_PIXELS = None  # its warning would be printed over the screen; the size is checked below
+    Pillow.MAX_IMAGE_PIXELS = None  # Pillow's warning would be printed over the screen; the size is checked below
     media_type = picture_type(data)
     try:
         with Pillow.open(io.BytesIO(data)) as opened:
@@ -93,7 +93,7 @@ def picture(name: str, data: bytes) -> tuple[Image, str]:
         raise
     except UnidentifiedImageError as error:
         raise ToolError(f"{name} cannot be shown: the picture is damaged, or no png, jpeg, gif or webp.") from error
-    except Exception as error:  # Pillow raises many kinds on broken data
+    except Exception as error:  # Pillow raises many kinds of errors for broken data
         raise ToolError(f"{name} cannot be shown: the picture is damaged ({error}).") from error
 
 
@@ -116,7 +116,7 @@ def _encode(picture: Any, *, photo: bool) -> tuple[str, bytes]:
 
 
 def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str], int]:
-    """The text of `count` pages from page `first` on, and how many pages there are.
+    """The text of `count` pages from page `first` on, and the total number of pages.
 
     Raises:
         ToolError: it is damaged, or locked.
@@ -190,7 +190,7 @@ _MAX_LINES = 2000
 _MAX_PAGES = 20
 _MAX_LINE = 2000
 _MAX_WHOLE_BYTES = 10_000_000
-"""Bytes. A larger file is read only up to the requested lines."""
+"""A file with more bytes is read only up to the requested lines."""
 _MAX_OFFSET_BYTES = 1_000_000_000
 _MAX_DOCUMENT_BYTES = 100_000_000
 _MAX_NAMES = 50
@@ -203,7 +203,7 @@ class ReadArgs(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int:
-        """The offset; models also write 0 for the beginning."""
+        """The offset; models sometimes write 0 for the beginning."""
         return max(1, self.offset)
 
 
@@ -297,7 +297,7 @@ class Read(FileTool[ReadArgs]):
 
 
 def _limit(args: ReadArgs, most: int = _MAX_LINES) -> int:
-    """Models also write 0 or -1 for no limit."""
+    """The limit; models sometimes write 0 or -1 for no limit."""
     return args.limit if args.limit and args.limit > 0 else most
 
 
@@ -365,7 +365,7 @@ def _cut(line: str) -> str:
 
 
 def _take_fitting(pieces: Sequence[str]) -> list[str]:
-    """The first lines that fit into a result; a first line that is too long alone is cut."""
+    """The first lines that fit into a result; the first line is cut if it is too long by itself."""
     taken: list[str] = []
     room = MAX_CHARACTERS
     for piece in pieces:

@@ -61,13 +61,13 @@ class Job:
         return capture.since(max(0, capture.total - _TAIL)).rstrip("\n")
 
     def take_output(self) -> str:
-        """Its output since the last call."""
+        """Return the output since the last call."""
         text = self.process.capture.since(self._read)
         self._read = self.process.capture.total
         return text
 
     async def wait(self, seconds: float) -> None:
-        """Wait until it has printed something or has ended, at most for the given time."""
+        """Wait until it has printed something or has ended, at most so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.running and self.process.capture.total == self._read:
@@ -75,7 +75,7 @@ class Job:
                     await self._changed.wait()
 
     async def _watch(self) -> None:
-        """Wait for the end of its shell, then end the processes that it left behind."""
+        """Wait for the end of its shell, then end the remaining processes."""
         try:
             await self.process.wait(None)
             await self.process.end()
@@ -84,8 +84,8 @@ class Job:
             self._changed.set()
 
 
-async def tell_orphans(warn: Callable[[str], None], project: Path) -> None:
-    """Clean up after killed ouros: remove their temporary files, end their commands, and warn about those."""
+async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
+    """Clean up after killed ouro processes: remove temporary files, end commands, and warn about those."""
     await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
     if ended := await asyncio.to_thread(end_orphans):
         left = plural(ended, "process", "processes")
@@ -182,7 +182,7 @@ class _JobTool(Tool[J]):
 
     @abstractmethod
     async def _prepare(self, job: Job, args: J) -> None:
-        """What is done before the job is described."""
+        """Called before the job is described."""
 
 
 class ShellOutput(_JobTool[ShellOutputArgs]):
@@ -242,11 +242,11 @@ class Shell(Tool[ShellArgs]):
 
         Args:
             root: where lines run.
-            jobs: the background jobs; long output is saved where theirs is.
-            environment: of the commands, without secrets (`child_environment`).
+            jobs: the background jobs; long output is saved in the same folder.
+            environment: the environment of the commands, without secrets (`child_environment`).
             confinement: confines commands.
             timeout_seconds: the time limit of a call that sets none.
-            terminals: runs the commands of tool calls in terminals of an editor, confined as here.
+            terminals: runs the commands of tool calls in terminals of an editor, with the same confinement.
         """
         self._root = root.resolve()
         self._jobs = jobs
@@ -277,7 +277,7 @@ class Shell(Tool[ShellArgs]):
         cwd = (self._root / named).resolve()
         if ctx.limits != "off":
             if not self.confinement.known_tier:
-                await asyncio.to_thread(self.confinement.chosen)  # it tests what works here
+                await asyncio.to_thread(self.confinement.chosen)  # the first call tests which sandbox works here
             if warning := self.confinement.take_warning():
                 ctx.emit(Notice(warning, "warning"))
         if args.background:
@@ -315,7 +315,7 @@ class Shell(Tool[ShellArgs]):
         try:
             in_time = await process.wait(timeout_seconds)
         finally:
-            # Also after an interrupt; a second interrupt turns `end` into a KILL.
+            # Also after an interrupt; with a second interrupt `end` sends KILL.
             try:
                 left = await process.end()
             finally:
@@ -362,7 +362,7 @@ class Shell(Tool[ShellArgs]):
         return lambda argv: self.confinement.wrap(argv, limits, call_id)
 
     def _explain_refusal(self, output: str, limits: Limits) -> str:
-        """What to do where the sandbox has probably refused something; else empty."""
+        """Advice if the sandbox has probably refused something; otherwise empty."""
         if hit := self.confinement.find_limit(output):
             return f"A limit of the sandbox: {hit}."
         if not (line := self.confinement.find_denial(output)):

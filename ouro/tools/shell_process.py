@@ -23,16 +23,16 @@ from ouro.utils.runtime import count_processes, send_signal
 
 _TAG = 1 << 52
 """The bit that marks a soft limit of resident memory as the tag of a command. Linux does not enforce this limit, and
-processes inherit it whatever they do to their environment, session and descriptors. Its bits name the ouro that started
-the command, by start time (18 bits) and process (22), and then the command (12)."""
+processes inherit it even if they change their environment, session and descriptors. Its bits identify the ouro process
+that started the command, by start time (18 bits) and process id (22), and the command (12)."""
 _STATE, _STARTED, _RESIDENT_LIMIT = 0, 19, 22
-"""Fields of `/proc/PID/stat` behind the name of the process."""
+"""Positions of fields in `/proc/PID/stat`, counted after the name of the process."""
 _STAT_SIZE = 1024
-"""Bytes; it has about fifty numbers."""
+"""Bytes to read of `/proc/PID/stat`; it has about fifty numbers."""
 _BOUNDED = 'ulimit -S -m "$1"; { ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-; shift 2; exec "$@"'
-"""Sets the tag and the wall for processes, before the first process of the command is there (`-p`: in dash)."""
+"""Sets the tag and the limit of processes before the first process of the command starts (`-p`: in dash)."""
 _PIECE = 1024 * 1024
-"""Bytes of a pipe, where that may be set, and of one read: with 64 KB a command that prints 1 GB waits 16,000 times."""
+"""Bytes of a pipe (if it can be set) and of one read: with 64 KB a command that prints 1 GB waits 16,000 times."""
 _MAX_DRAIN_READS = 4
 _MORE_PROCESSES = 4096
 _REPORT_EVERY = 0.1
@@ -40,17 +40,17 @@ _REPORTED = 4096
 _HAS_PROC = Path("/proc/self/limits").exists()
 _POLL_INTERVAL = 0.01
 _EXIT_TIMEOUT = 0.3
-"""Seconds that `tee` and its like have to finish when the shell has ended."""
+"""Seconds that programs like `tee` have to finish after the shell has ended."""
 GRACE = 0.3
 """Seconds between TERM and KILL."""
 
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
-"""Returns the command that confines a command."""
+"""Returns the command that runs a command confined."""
 
 
 class RunningCommand(ABC):
-    """A shell command that runs, here or in a terminal of an editor. Who started it ends it: with `end`, or `kill`."""
+    """A running shell command, here or in a terminal of an editor. Its starter must call `end` or `kill`."""
 
     def __init__(self, tag: int, capture: OutputCapture) -> None:
         self.tag = tag
@@ -62,7 +62,7 @@ class RunningCommand(ABC):
     @property
     @abstractmethod
     def exit_code(self) -> int | None:
-        """None while it runs; below zero where a signal ended it."""
+        """The exit code; None while it runs; below zero if a signal ended it."""
 
     @property
     def seconds(self) -> float:
@@ -70,14 +70,14 @@ class RunningCommand(ABC):
 
     @abstractmethod
     async def wait(self, seconds: float | None) -> bool:
-        """Wait for the shell, not for other processes that hold its output open; False on timeout."""
+        """Wait for the shell, not for other processes that hold its output open; returns False on timeout."""
 
     @abstractmethod
     async def end(self) -> int:
-        """End its remaining processes: TERM, then KILL. Returns how many had outlived the shell."""
+        """End the remaining processes: TERM, then KILL. Returns how many had outlived the shell."""
 
     def kill(self) -> None:
-        """KILL its remaining processes at once, and stop reading."""
+        """KILL the remaining processes at once, and stop reading."""
         if self._ended is None:
             self._ended = time.monotonic()
             self._kill()
@@ -89,7 +89,7 @@ class RunningCommand(ABC):
 
 
 running: set[RunningCommand] = set()
-"""Those of this process; a command adds and removes itself."""
+"""The running commands of this process; a command adds and removes itself."""
 _numbers = itertools.count()
 
 
@@ -131,10 +131,10 @@ class ShellProcess(RunningCommand):
                 self._signal(signal.SIGTERM)
                 await self.wait(GRACE)
             elif self._ended is None:
-                left = 0 if await self._until_gone(_EXIT_TIMEOUT) else len(self._members())
+                left = 0 if await self._wait_until_gone(_EXIT_TIMEOUT) else len(self._members())
                 if left:
                     self._signal(signal.SIGTERM)
-                    await self._until_gone(GRACE)
+                    await self._wait_until_gone(GRACE)
                 self._alone = not left
         finally:
             self.kill()
@@ -146,7 +146,7 @@ class ShellProcess(RunningCommand):
         self._signal(signal.SIGKILL)
         self._pump.close()
 
-    async def _until_gone(self, seconds: float) -> bool:
+    async def _wait_until_gone(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while self._members():
             if time.monotonic() > until:
@@ -156,7 +156,7 @@ class ShellProcess(RunningCommand):
 
     def _signal(self, number: signal.Signals) -> None:
         send_signal(self._process.pid, number, group=True)
-        # Twice: a process that was being forked during the first pass carries the tag, too.
+        # Twice, because a process that was forked during the first pass has the tag too.
         for _ in range(0 if self._alone else 2):
             for pid in self._members() - {self._process.pid}:
                 send_signal(pid, number)
@@ -186,7 +186,7 @@ class Pump:
         self._loop.add_reader(descriptor, self._read)
 
     def drain(self) -> None:
-        """Read the output that is still in the pipe; limited, as the writer may never stop."""
+        """Read the output that is still in the pipe; limited, because the writer may never stop."""
         for _ in range(_MAX_DRAIN_READS):
             if not self._read():
                 break
@@ -225,7 +225,7 @@ class Pump:
 
 
 async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str], int]:
-    """The command that runs a line within its bounds, confined by `wrap`, and the tag that its processes will have.
+    """The command that runs a line with its limits, confined by `wrap`, and the tag that its processes will have.
 
     Raises:
         ToolError: the folder does not exist or cannot be entered.
@@ -239,7 +239,7 @@ async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str]
     tag = next(tag for tag in tags if tag not in taken)
     bounds = ("unlimited", "unlimited")
     if _HAS_PROC:
-        # The wall for the number of processes, so that a fork bomb fails before the machine does.
+        # A limit of the number of processes, so that a fork bomb fails before it stops the machine.
         wall, own = count_processes() + _MORE_PROCESSES, resource.getrlimit(resource.RLIMIT_NPROC)[0]
         bounds = (str(tag), str(min(wall, own) if own != resource.RLIM_INFINITY else wall))
     bash = shutil.which("bash") or "/bin/sh"
@@ -254,14 +254,14 @@ async def start_shell(
     capture: OutputCapture,
     report: Callable[[bytes], None],
 ) -> ShellProcess:
-    """Start what `limit_command` returns in a process session of its own: no terminal, no input.
+    """Start the result of `limit_command` in its own process session, without terminal and input.
 
     Raises:
         ToolError: bash cannot be started.
     """
     reading, writing = os.pipe()
     if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # the limit of the user is reached
+        with contextlib.suppress(OSError):  # the user's limit of processes is reached
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIECE)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -285,16 +285,16 @@ async def start_shell(
 
 
 def kill_tagged(tag: int) -> None:
-    """KILL all processes with this tag. Blocks for the time of a look at /proc."""
+    """KILL all processes with this tag. Blocks while it reads /proc."""
     for pid in [pid for pid, found in _tagged() if found == tag]:
         send_signal(pid, signal.SIGKILL)
 
 
 def end_orphans() -> int:
-    """End what commands of killed ouros have left running; returns the number of processes. Linux only. Blocks."""
+    """End processes that commands of killed ouro processes left; returns their number. Linux only. Blocks."""
     ended = 0
     for pid, tag in _tagged():
-        # The numbers of a container's processes mean nothing outside of it.
+        # Process ids of a container have no meaning outside of it.
         if _namespace(pid) == _namespace(os.getpid()) and tag >> 12 != _owner_bits(tag >> 12 & 0x3F_FFFF):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -303,7 +303,7 @@ def end_orphans() -> int:
 
 
 def _owner_bits(pid: int) -> int:
-    """The tag of an ouro's commands without the number of the command; 0 where the process is gone."""
+    """The tag of an ouro process's commands without the number of the command; 0 if the process is gone."""
     try:
         started = int(_stat(pid)[_STARTED])
     except (OSError, IndexError):
@@ -312,19 +312,19 @@ def _owner_bits(pid: int) -> int:
 
 
 def _tagged() -> Iterator[tuple[int, int]]:
-    """All living processes of commands, of any ouro, with their tags; none where there is no /proc."""
+    """All living processes of commands of any ouro process, with their tags; none if there is no /proc."""
     for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
         if name.isdigit():
             with contextlib.suppress(OSError):
                 fields = _stat(name)
-                tag = int(fields[_RESIDENT_LIMIT]) // 1024  # the shell counts in KB
+                tag = int(fields[_RESIDENT_LIMIT]) // 1024  # the shell uses KB
                 if tag >> 52 == 1 and fields[_STATE] not in (b"Z", b"X"):  # without a limit all bits are set
                     yield int(name), tag
 
 
 def _stat(pid: int | str) -> list[bytes]:
-    """The fields of a process behind its name: state, parent, …"""
-    descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)  # a third of the time that a file object takes
+    """The fields of a process after its name: state, parent, …"""
+    descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)  # this takes a third of the time of a file object
     try:
         return os.read(descriptor, _STAT_SIZE).rpartition(b")")[2].split()
     finally:
@@ -341,20 +341,20 @@ _NO_INPUT = 'exec "$@" </dev/null'
 
 
 class Terminals(Protocol):
-    """An editor that runs commands in terminals of its own, where the user sees them. It may be gone at any time."""
+    """An editor that runs commands in its own terminals, where the user sees them. It may disconnect at any time."""
 
     async def create(self, call_id: str, argv: Sequence[str], cwd: Path) -> str:
-        """Run a command for a tool call; returns the id of the terminal, empty where the editor opened none."""
+        """Run a command for a tool call; returns the id of the terminal, empty if the editor opened none."""
         ...
 
     async def wait(self, terminal_id: str) -> int:
-        """Return the exit code, below zero where a signal ended it, or the editor is gone."""
+        """Wait for the exit code: below zero if a signal ended it, or the editor is gone."""
         ...
 
     async def kill(self, terminal_id: str) -> None: ...
 
     async def release(self, terminal_id: str) -> str:
-        """Return the output; nothing is done with the terminal afterwards."""
+        """Return the output; the terminal is not used afterwards."""
         ...
 
 
@@ -381,7 +381,7 @@ class TerminalCommand(RunningCommand):
         return self._exit.done()
 
     async def end(self) -> int:
-        """End it with all that it started, and get its output."""
+        """End the command with everything that it started, and read its output."""
         try:
             if not self._exit.done():
                 await self._terminals.kill(self._id)

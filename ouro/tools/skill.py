@@ -22,7 +22,7 @@ class SkillArgs(msgspec.Struct, frozen=True):
 
 
 UseSkill = Callable[[SkillArgs, ToolContext], Awaitable[ToolResult | str]]
-"""Returns a skill or the file beside it, or what a subagent reports. Raises ToolError: there is none."""
+"""Returns the text of a skill or of one of its files, or the report of a subagent. Raises ToolError: there is none."""
 
 
 class SkillTool(Tool[SkillArgs]):

@@ -17,7 +17,7 @@ class AgentSpec(msgspec.Struct, frozen=True):
 
     name: str
     description: str
-    """For the model: what it is for."""
+    """The description for the model."""
     prompt: str
     """The system prompt, without the project's instructions and memory."""
     tools: tuple[str, ...] = ()
@@ -25,18 +25,18 @@ class AgentSpec(msgspec.Struct, frozen=True):
     model: str = ""
     """A name in models.yaml, or `cheap`; empty: the model of the session."""
     mode: Mode = "auto"
-    """It works in the mode of the session, if that permits less."""
+    """Its permission mode; if the mode of the session permits less, that mode is used."""
     max_turns: int | None = None
-    """Model calls; None: `subagents.max_turns`."""
+    """The maximum number of model calls; None: `subagents.max_turns`."""
     worktree: bool = False
-    """It always works in a git worktree of its own."""
+    """Whether it always works in its own git worktree."""
     source: Literal["built in", "user", "project", "plugin"] = "built in"
     path: str = ""
-    """Of its file."""
+    """The path of its file."""
     without: tuple[str, ...] = ()
     """Tools that it never has."""
     skills: tuple[str, ...] = ()
-    """Skills whose text is in its system prompt."""
+    """Skills whose text is part of its system prompt."""
 
 
 class SubagentArgs(msgspec.Struct, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from ouro.utils.text import line_changes
 from ouro.utils.text_files import Span
 
 Reindent = Callable[[str], str]
-"""Re-indents a line of the model for the file."""
+"""Changes the indentation of a line from the model's to the file's."""
 
 
 def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | None:
@@ -57,7 +57,7 @@ def _units(known: dict[str, str]) -> tuple[str, str]:
     for (mine, its), (deeper, its_deeper) in zip([("", ""), *pairs], pairs, strict=False):
         if deeper.startswith(mine) and its_deeper.startswith(its) and deeper != mine and its_deeper != its:
             step, its_step = deeper[len(mine) :], its_deeper[len(its) :]
-            if ("\t" in step) != ("\t" in its_step):  # both are the same number of steps deep, one of them in tabs
+            if ("\t" in step) != ("\t" in its_step):  # both have the same number of steps, one of them in tabs
                 tabs = max(step.count("\t"), its_step.count("\t"))
                 return step[: len(step) // tabs] or " ", its_step[: len(its_step) // tabs] or " "
     tabs_in_file = any("\t" in its for its in known.values()) and not any("\t" in mine for mine in known)
@@ -73,13 +73,13 @@ def _width(indent: str) -> int:
 
 
 _MIN_MATCH = 93.0
-"""Percent of similarity from which a text is a match."""
+"""The minimum similarity, in percent, of a match."""
 _MIN_LINE_MATCH = 70.0
 _MIN_NEAR = 55.0
 _MIN_COMPARED = 20
-"""Characters. A shorter text is similar to too many others."""
+"""The minimum characters of a text to compare: a shorter text is similar to too many others."""
 _MAX_TO_COMPARE = 20_000_000_000
-"""Pairs of characters: 0.1 s. 600 lines sought in 45,000 took two minutes and 1.6 GB."""
+"""The maximum pairs of characters to compare: 0.1 s. A search for 600 lines in 45,000 took two minutes and 1.6 GB."""
 _MAX_LINES_SHOWN = 15
 _PUNCTUATION = str.maketrans(
     dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'")
@@ -103,11 +103,11 @@ TOLERANCES: dict[str, Callable[[str], str]] = {
     "indentation differed": str.strip,
     "quotes, dashes or spaces differed": lambda line: " ".join(line.translate(_PUNCTUATION).split()),
 }
-"""How lines may differ from those in the file, strictest first, and how they are compared then."""
+"""The allowed differences from the file, strictest first -> the function that makes lines comparable."""
 
 
 def find_lines(have: Sequence[str], wanted: Sequence[str], normal: Callable[[str], str] = str) -> list[int]:
-    """Where the lines `wanted` begin in `have`, both normalized."""
+    """The positions where the lines `wanted` begin in `have`, both normalized."""
     lines, goal = [normal(line) for line in have], [normal(line) for line in wanted]
     size = len(goal)
     return [at for at in range(len(lines) - size + 1) if lines[at] == goal[0] and lines[at : at + size] == goal]
@@ -120,7 +120,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
         everywhere: match all places; otherwise there must be exactly one.
 
     Raises:
-        ToolError: it is not there, or more than once; the message shows the nearest lines.
+        ToolError: it is not found, or found more than once; the message shows the nearest lines.
     """
     lines = Lines(text)
     if found := _exactly(text, old, new, everywhere=everywhere):
@@ -142,7 +142,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
 
 
 class Lines:
-    """A text as lines, with where each begins."""
+    """A text as lines, with the offset of each line."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
@@ -175,7 +175,7 @@ def _at_its_depth(lines: Lines, old: str, new: str) -> Match | None:
 
 
 def _places(lines: Lines, wanted: list[str], normal: Callable[[str], str]) -> list[tuple[int, Reindent]]:
-    """The lines where `wanted` begins, comparing normalized lines, each with one re-indentation."""
+    """The lines where `wanted` begins if normalized lines are compared, each with its re-indentation."""
     places: list[tuple[int, Reindent]] = []
     free = 0
     for first in find_lines(lines.lines, wanted, normal) if any(map(normal, wanted)) else ():
@@ -186,7 +186,7 @@ def _places(lines: Lines, wanted: list[str], normal: Callable[[str], str]) -> li
 
 
 def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
-    """The one place that is similar to `wanted`, line by line."""
+    """The only place that is similar to `wanted`, line by line."""
     from rapidfuzz import fuzz
 
     if len("".join(old.split())) < _MIN_COMPARED:
@@ -202,7 +202,7 @@ def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match 
     found = lines.lines[first : first + len(wanted)]
     indent = reindent_between(wanted, found)
     is_each_similar = all(
-        # Numbers must be equal: 1 and 2 differ in one character, but seldom mean the same.
+        # Numbers must be equal: 1 and 2 differ only in one character, but have different meanings.
         fuzz.ratio(mine.strip(), its.strip()) >= _MIN_LINE_MATCH and _NUMBER.findall(mine) == _NUMBER.findall(its)
         for mine, its in zip(wanted, found, strict=True)
     )
@@ -227,7 +227,7 @@ def _score_places(have: Sequence[str], wanted: Sequence[str], least: float) -> l
 
 
 def _best_starts(lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], most: int) -> list[int]:
-    """The places where most lines of `goal` follow; a line that is seldom in the file counts more."""
+    """The places where most lines of `goal` follow; lines that are rare in the file count more."""
     there, wanted = Counter(lines), set(goal)
     weights = [1 / there[line] if line in wanted else 0.0 for line in lines]
     sums = [0.0, *accumulate(weights)]

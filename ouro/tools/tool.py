@@ -25,7 +25,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     report: Callable[[str], None]
     """Show output of the running tool."""
     ask: Callable[[Question], Awaitable[tuple[str, ...]]]
-    """Ask the user; returns the answers, none when the user dismissed the question."""
+    """Ask the user; returns the answers, none if the user dismissed the question."""
     limits: Limits = "off"
     """What a command may change."""
     call_id: str = ""
@@ -46,17 +46,17 @@ Verdict = Literal["", "allow", "ask", "deny"]
 
 
 class HookOutcome(msgspec.Struct, frozen=True):
-    """What the hooks of one event say together."""
+    """The combined result of the hooks of one event."""
 
     verdict: Verdict = ""
     reason: str = ""
-    """Of a refusal or question."""
+    """The reason of a refusal or question."""
     input: Mapping[str, Any] | None = None
-    """The changed arguments of a tool: of a hook by the names of Claude Code, else by its own."""
+    """The changed arguments of a tool: a hook uses the names of Claude Code; otherwise the tool's own names."""
     context: str = ""
-    """For the model."""
+    """Text for the model."""
     message: str = ""
-    """For the user."""
+    """Text for the user."""
 
 
 A = TypeVar("A", bound=msgspec.Struct)
@@ -77,7 +77,7 @@ class Tool(Protocol, Generic[A]):
         return ()
 
     def runs_outside(self, args: A) -> bool:
-        """Whether a command is to run outside of the sandbox."""
+        """Whether a command should run outside of the sandbox."""
         return False
 
     def spec(self) -> ToolSpec:
@@ -95,7 +95,7 @@ class Tool(Protocol, Generic[A]):
             raise
 
     def resolve(self, args: A) -> tuple[AnyTool, Any]:
-        """The tool that does the work, and its arguments: another one where this tool only passes a call on."""
+        """The tool that does the work, and its arguments: another tool if this one only forwards a call."""
         return self, args
 
     def given(self, args: A) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class Tool(Protocol, Generic[A]):
         return Display(self.title(args))
 
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
-        """Do it. Raises ToolError: it cannot be done; the message tells the model what to do instead."""
+        """Run the tool. Raises ToolError if it cannot be done; the message says what the model can do instead."""
         ...
 
 
@@ -115,7 +115,7 @@ AnyTool = Tool[Any]
 
 
 _MAX_FOLDERS = 200
-"""In one path: 900 made the checks of a path take minutes."""
+"""Maximum parts of one path: with 900 the checks of a path took minutes."""
 
 
 def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
@@ -137,7 +137,7 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
     return args
 
 
-@cache  # cached: the same for each request
+@cache  # cached, because it is the same for each request
 def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON schema of `args`, without references: not every provider follows them."""
     _, definitions = msgspec.json.schema_components([args], ref_template="{name}")
@@ -148,7 +148,7 @@ def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """The schema without references, and without what tells a model nothing: each request has it."""
+    """The schema without references and without parts that a model does not need, because each request contains it."""
     if isinstance(node, list):
         return [_inline(item, definitions) for item in node]
     if not isinstance(node, dict):
@@ -159,7 +159,7 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     kinds = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:  # None is the default: the argument is left out
         node = {**kinds[0], **{key: value for key, value in node.items() if key != "anyOf"}}
-    limits = ("minLength", "minimum", "minItems")  # calls are still checked
+    limits = ("minLength", "minimum", "minItems")  # the bounds are still checked in calls
     return {
         key: _inline(value, definitions)
         for key, value in node.items()

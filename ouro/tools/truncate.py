@@ -23,7 +23,7 @@ _PIECE = 8 * 1024
 
 
 class OutputCapture:
-    """The output of a command: head and tail in memory, all of it in a file once it is too long to show.
+    """The output of a command: head and tail are in memory; if it is too long to show, a file has all of it.
 
     A thread writes the file: the search for secrets would block the event loop too long.
 
@@ -36,7 +36,7 @@ class OutputCapture:
         self.total = 0
         """Bytes printed so far."""
         self.file: Path | None = None
-        """The file with all of it (up to MAX_SPOOLED bytes); None before there is one."""
+        """The file with the whole output (up to MAX_SPOOLED bytes); None if there is no file yet."""
         self.unsaved = ""
         """Why the file could not be written."""
         self._folder = folder
@@ -64,7 +64,7 @@ class OutputCapture:
             self._queue.put(b"")
 
     def settle(self, seconds: float) -> None:
-        """Wait until the file is complete, if there is one, at most this long. Blocks."""
+        """Wait until the file (if any) is complete, at most so long. Blocks."""
         if self._writer:
             self._writer.join(seconds)
 
@@ -105,13 +105,13 @@ class OutputCapture:
             self.unsaved = f"the rest could not be saved ({error.strerror})"
             return
         self.file = path
-        # A daemon does not block the exit of the program; the end of a long output may be missing then.
+        # A daemon thread does not block the exit of the program; then the end of a long output may be missing.
         self._writer = threading.Thread(target=self._write, args=(descriptor,), name="spool", daemon=True)
         self._writer.start()
         self._save(bytes(self._head))  # all of it so far
 
     def _save(self, data: bytes) -> None:
-        """Hand one more piece to the writer, up to the limit."""
+        """Send a piece to the writer, up to the limit."""
         if data := data[: self._room]:
             self._room -= len(data)
             self._queue.put(data)
@@ -122,7 +122,7 @@ class OutputCapture:
             while data := self._queue.get():
                 pending += data
                 while len(pending) > _PIECE:
-                    # No secret is split: cut after a line, else between words.
+                    # Cut after a line, else between words, so that no secret is split.
                     ends = (pending.rfind(mark, 0, _PIECE) + 1 for mark in (b"\n", b" "))
                     end = next(filter(None, ends), _PIECE)
                     file.write(self._masked(pending[:end]))
@@ -134,12 +134,12 @@ class OutputCapture:
 
 
 def readable(data: bytes) -> str:
-    """Output bytes as text: progress bars fold_progress, terminal control removed."""
+    """Output bytes as text, with folded progress bars and without terminal control sequences."""
     return clean(fold_progress(data.decode("utf-8", "replace")))
 
 
 def fold_progress(text: str) -> str:
-    """`text` with the last state of each line, after its carriage returns."""
+    """`text` with only the last state of each line, after its carriage returns."""
     if "\r" not in text:
         return text
     lines = re.sub(r"(?<!\r)\r+\n", "\n", text).split("\n")
@@ -147,7 +147,7 @@ def fold_progress(text: str) -> str:
 
 
 def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
-    """`text`, or its head and tail where it is longer than `limit` characters; `note` is added at the cut."""
+    """`text`, or its head and tail if it is longer than `limit` characters; `note` is added at the cut."""
     if len(text) <= limit:
         return text
     return _join_cut(text, text, limit, f"{len(text):,} characters in all{note}")

@@ -106,12 +106,12 @@ class WebFetch(Tool[WebFetchArgs]):
             if not target:
                 return await asyncio.to_thread(_page_of, url, kind, data)
             url = urljoin(url, target)
-            if urlsplit(url).hostname != asked:  # the user has allowed one host
+            if urlsplit(url).hostname != asked:  # the user has allowed only one host
                 raise ToolError(f"The page has moved to {one_line(url)}. Call web_fetch with that address to read it.")
         raise ToolError(f"The page leads on more than {_MAX_REDIRECTS} times.")
 
     async def _request(self, url: str) -> tuple[str, bytes, str]:
-        """The content type and the data of an address; or where it leads to."""
+        """The content type and the data of an address; or the address to which it redirects."""
         import httpx
 
         host, port = _parse_address(url)
@@ -124,7 +124,7 @@ class WebFetch(Tool[WebFetchArgs]):
         proxy = None if proxy_bypass(host) else getproxies().get(scheme)
         target = httpx.URL(url)
         if proxy is None:
-            # The address that was checked is the one that is used: a name could lead elsewhere the second time.
+            # The checked address is used: a second lookup of the name could return another address.
             target = target.copy_with(host=await self._resolve(host, port))
             headers["Host"] = urlsplit(url).netloc
         timeout = httpx.Timeout(_TIMEOUT, connect=_CONNECT_TIMEOUT)
@@ -185,7 +185,7 @@ def _parse_address(url: str) -> tuple[str, int]:
 
 
 async def _body(response: httpx.Response, host: str) -> bytes:
-    """The decoded body. Raises ToolError: it is too large, or in an encoding that was not asked for."""
+    """The decoded body. Raises ToolError if it is too large, or in an encoding that was not requested."""
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
         raise ToolError(f"{host} answers in the encoding {encoding}, which was not asked for.")

@@ -15,7 +15,7 @@ from ouro.errors import UsageError
 
 
 async def edit_text(name: str, text: str, stderr: IO[str] | None = None) -> str:
-    """`text` as the user leaves it in the editor. Raises UsageError: there is no editor, or it failed."""
+    """`text` as the user saves it in the editor. Raises UsageError if there is no editor, or it failed."""
     usual = next(filter(shutil.which, ("nano", "vim", "vi")), "")
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or usual
     if not command:
@@ -30,7 +30,7 @@ async def run_on_text(command: str, name: str, text: str, stderr: IO[str] | None
         file.write_text(text, encoding="utf-8")
         try:
             process = await asyncio.create_subprocess_exec(*shlex.split(command), str(file), stderr=stderr)
-        except (OSError, ValueError) as error:  # ValueError: a quote that is not closed
+        except (OSError, ValueError) as error:  # ValueError: a quote is not closed
             raise UsageError(f"{command} could not be started: {getattr(error, 'strerror', error)}.") from error
         if code := await process.wait():
             how = f"exit code {code}" if code > 0 else signal.strsignal(-code)

@@ -18,7 +18,7 @@ from ouro.utils.runtime import ensure_private_dir, get_written_journals, is_runn
 
 _RETRY_SECONDS = 0.02
 _TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
-"""Of `replace_file`, of the secret scanner (a UUID), and of earlier versions in session folders (no ending)."""
+"""Names of temporary files: of `replace_file`, of the secret scanner (a UUID), and of earlier versions (no suffix)."""
 _noted: set[str] = set()
 """The folders that this process has recorded."""
 
@@ -33,13 +33,13 @@ def replace_file(
     exclusive: bool = False,
     check: Callable[[], None] = lambda: None,
 ) -> os.stat_result:
-    """Put `data` in the place of `name` in an open folder; a crash leaves the old file or the new one.
+    """Replace the file `name` in an open folder with `data`; after a crash there is the old file or the new one.
 
     Args:
         mode: permissions of the file, less the umask.
-        like: a file whose permissions it gets instead.
-        exclusive: fail where the file exists.
-        check: called before the new file takes its place; what it raises leaves the old one.
+        like: a file whose permissions are used instead.
+        exclusive: fail if the file exists.
+        check: called before the file is replaced; if it raises, the old file stays.
 
     Returns:
         The status of the new file.
@@ -71,7 +71,7 @@ def replace_file(
         with suppress(OSError):
             error.filename = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)  # noqa: PTH115, PTH118
         raise
-    with suppress(OSError):  # the file is in place already: a folder that cannot be read is no error
+    with suppress(OSError):  # the file is replaced already: it is not an error if the folder cannot be read
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)  # `folder` may be O_PATH
         try:
             os.fsync(descriptor)
@@ -81,7 +81,7 @@ def replace_file(
 
 
 def sweep_temporary(folder: Path, of: str = "") -> None:
-    """Remove the temporary files that `replace_file` of killed processes, or `of` one, has left in a folder."""
+    """Remove temporary files that `replace_file` of killed processes, or of the process `of`, left in a folder."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 (10,000 of them)
     except OSError:
@@ -94,7 +94,7 @@ def sweep_temporary(folder: Path, of: str = "") -> None:
 
 
 def note_written_dir(folder: int) -> None:
-    """Record an open folder before a file is replaced there: after a kill, the next start sweeps it."""
+    """Record an open folder before a file is replaced in it: after a kill, the next start sweeps it."""
     with suppress(OSError):
         path = os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115
         if path not in _noted:
@@ -104,7 +104,7 @@ def note_written_dir(folder: int) -> None:
 
 
 def sweep_written_dirs(own: Iterable[Path]) -> None:
-    """Remove the temporary files that killed processes have left in folders of ouro (`own`), and where they noted."""
+    """Remove temporary files that killed processes left in folders of ouro (`own`) and in recorded folders."""
     for folder in own:
         sweep_temporary(folder)
     for journal in get_written_journals().glob("*"):
@@ -116,7 +116,7 @@ def sweep_written_dirs(own: Iterable[Path]) -> None:
 
 
 def _link(folder: int, temporary: str, name: str) -> bool:
-    """Give the temporary file its name, unless that is taken; False on a file system without hard links."""
+    """Give the temporary file its name, unless the name is taken; returns False on a file system without hard links."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except FileExistsError:
@@ -130,7 +130,7 @@ def _link(folder: int, temporary: str, name: str) -> bool:
 
 
 def write_private(path: Path, data: str | bytes) -> None:
-    """Put `data` in the place of `path`: 0600, on disk when this returns; a crash leaves the old file.
+    """Replace the file `path` with `data`: 0600, on disk when this returns; after a crash there is the old file.
 
     A link to a file of the user (as dotfile managers make them) stays a link.
 
@@ -144,7 +144,7 @@ def write_private(path: Path, data: str | bytes) -> None:
 
 
 def append_private(path: Path, text: str) -> None:
-    """Add `text` to a file (0600, created where it is missing); on disk when this returns."""
+    """Append `text` to a file (0600, created if it is missing); on disk when this returns."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
@@ -163,7 +163,7 @@ def write_document(path: Path, pieces: Iterable[str], *, force: bool = False) ->
         UsageError: the file exists and `force` is not set, or it cannot be written.
     """
     try:
-        if not force and os.path.lexists(path):  # before the document is made: that may take long
+        if not force and os.path.lexists(path):  # checked before the document is made, which may take long
             raise FileExistsError(path)
         with open_folder(path.parent) as folder:
             chunks = (piece.encode(errors="replace") for piece in pieces)
@@ -176,7 +176,7 @@ def write_document(path: Path, pieces: Iterable[str], *, force: bool = False) ->
 
 @contextmanager
 def lock_file(path: Path, timeout: float | None = None) -> Iterator[int]:
-    """Hold the lock file `path` (created empty, 0600) while inside; a killed process releases it.
+    """Hold the lock file `path` (created empty, 0600) inside this context; a killed process releases it.
 
     Args:
         timeout: seconds to wait; None waits as long as it takes, 0 tries once.
@@ -215,15 +215,15 @@ def lock_descriptor(descriptor: int, timeout: float | None = None) -> None:
 
 def unlock(descriptor: int) -> None:
     """Release the lock of an open file, and close it."""
-    with suppress(OSError):  # a disk without locks
-        # Closing is not enough while a process is just being started: it has a copy.
+    with suppress(OSError):  # the disk has no locks
+        # Closing is not enough while a child process is being started, because it has a copy.
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
 
 
 @contextmanager
 def only_one(path: Path) -> Iterator[bool]:
-    """Yield whether this process holds the lock file `path`; it holds it while inside. Never waits, never raises."""
+    """Try to hold the lock file `path` inside this context; yields whether it holds it. Never waits, never raises."""
     with ExitStack() as stack:
         is_mine = False
         try:
@@ -233,7 +233,7 @@ def only_one(path: Path) -> Iterator[bool]:
         except BlockingIOError:
             pass
         except OSError as error:
-            from ouro.utils.log import log  # imported late: the first frame is drawn without `logging`
+            from ouro.utils.log import log  # imported late: the first frame does not need `logging`
 
             log.warning("%s cannot be locked: %s", path, error)
         yield is_mine
@@ -249,7 +249,7 @@ def open_folder(folder: Path) -> Iterator[int]:
 
 
 def open_regular(path: Path, flags: int = 0) -> BufferedReader:
-    """A regular file, open for reading; a pipe in its place is an error and does not block.
+    """A regular file, open for reading; a pipe is an error, and does not block.
 
     Raises:
         OSError: it cannot be opened, or is not a regular file.
@@ -262,7 +262,7 @@ def open_regular(path: Path, flags: int = 0) -> BufferedReader:
 
 
 def read_start(path: Path, most: int, flags: int = 0) -> str:
-    """The text of the first `most` bytes of a file; empty if it is not a regular one, or cannot be read."""
+    """The text of the first `most` bytes of a file; empty if it is not a regular file, or cannot be read."""
     try:
         with open_regular(path, flags) as file:
             return file.read(most).decode("utf-8", "replace")

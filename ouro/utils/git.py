@@ -24,7 +24,7 @@ _OF_SUBCOMMAND = {
 }
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
-    # A missing object would be fetched by programs that the repository names.
+    # Programs that the repository names would fetch a missing object.
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
 }
@@ -44,7 +44,7 @@ _HARMLESS = late_pattern(
     r"|blame\.(date|coloring)|extensions\.(worktreeconfig|objectformat|refstorage)",
     re.DOTALL,
 )
-"""Settings of a repository that run no program when git only reads. Hooks are checked one by one."""
+"""Settings of a repository that do not run a program if git only reads. Hooks are checked one by one."""
 _ON_OR_OFF = {"true", "false", "yes", "no", "on", "off", "1", "0", ""}
 
 
@@ -64,7 +64,7 @@ class Git:
         self._seconds = seconds
 
     def ask(self, subcommand: str, *arguments: str) -> str:
-        """The output of git, whatever its exit code. Raises GitError: git is missing or timed out."""
+        """The output of git, with any exit code. Raises GitError if git is missing or timed out."""
         return self._run(subcommand, arguments).stdout.decode(errors="replace")
 
     def paths(self, *arguments: str) -> list[str]:
@@ -94,7 +94,7 @@ class Git:
         return found or self._hooks_of_reading() or self._programs_inside()
 
     def _programs_inside(self) -> list[str]:
-        """Those of nested repositories, which a plain `git status` enters with their own settings."""
+        """The programs of nested repositories, which a plain `git status` enters with their own settings."""
         listed = self._git("ls-files", "-z", "--stage", "--", ":/").stdout.split(b"\0")
         for link in (os.fsdecode(line.partition(b"\t")[2]) for line in listed if line.startswith(b"160000 ")):
             inside = Git(self._folder / link, self._seconds)
@@ -115,7 +115,7 @@ class Git:
 
     def _run(self, subcommand: str, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
         options = _OF_SUBCOMMAND.get(subcommand, ())
-        filters = self._no_filters if options else ()  # commands that compare files run filters first
+        filters = self._no_filters if options else ()  # commands that compare files first run filters
         return self._git(*filters, subcommand, *options, *arguments)
 
     @cached_property
@@ -170,10 +170,10 @@ _NAMED_BRANCH = late_pattern(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
 
 
 def find_root(folder: Path) -> Path:
-    """The root of the repository that `folder` is in, or `folder` if it is in none.
+    """The root of the repository that `folder` is in, or `folder` if it is not in a repository.
 
-    It is the folder that holds `.git`, and nothing that a `.git` file or a `commondir` points to: what a
-    repository says about itself does not make it another one.
+    It is the folder that contains `.git`, not a place that a `.git` file or a `commondir` points to: a repository
+    cannot declare itself to be another one.
     """
     resolved = folder.resolve()
     return next((parent for parent in (resolved, *resolved.parents) if os.path.lexists(parent / ".git")), resolved)
@@ -196,7 +196,7 @@ def branch_in_note(note: str) -> str:
 
 
 def repository_of(folder: Path) -> Path | None:
-    """The `.git` folder that all worktrees of a repository share; None where `folder` is in no repository."""
+    """The `.git` folder that all worktrees of a repository share; None if `folder` is not in a repository."""
     root = find_root(folder)
     if not os.path.lexists(root / ".git"):
         return None
@@ -207,8 +207,8 @@ def repository_of(folder: Path) -> Path | None:
 def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     """A root's own git directory, and the one that all its worktrees share; none without git.
 
-    A `.git` file is followed only where the repository that it names points to it too: a folder cannot declare itself
-    to be a worktree, or a submodule, of another repository, nor by a link to the `.git` file of a real one.
+    A `.git` file is followed only if the repository that it names also points to it: a folder cannot declare itself
+    to be a worktree, or a submodule, of another repository.
     """
     git = project / ".git"
     if git.is_dir():
@@ -217,7 +217,7 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     own = Path(os.path.realpath(project / named)) if named else git
     common = _read(own / "commondir").strip()
     if not common:
-        is_known = any(parent / ".git" in own.parents for parent in project.parents)  # a submodule
+        is_known = any(parent / ".git" in own.parents for parent in project.parents)  # it is a submodule
         return (own, own) if is_known else (None, None)
     shared = Path(os.path.realpath(own / common))
     back = _read(own / "gitdir").strip()
@@ -226,7 +226,7 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
 
 
 def named_git_dir(gitfile: Path) -> str:
-    """The folder that a `.git` file names; empty where there is no such file, or a link."""
+    """The folder that a `.git` file names; empty if there is no such file."""
     prefix, _, named = _read(gitfile).partition("gitdir:")
     return "" if prefix else named.strip()
 
@@ -252,10 +252,10 @@ def same_project(project: str) -> Callable[[str], bool]:
 
 
 def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:
-    """Put the files of one commit into an empty folder, without history, hooks or filters. Blocks.
+    """Write the files of one commit into an empty folder, without history, hooks or filters. Blocks.
 
     Args:
-        address: of a repository: https, ssh, or a file URL.
+        address: the address of a repository: https, ssh, or a file URL.
         ref: a branch, a tag, or the whole id of a commit.
 
     Returns:

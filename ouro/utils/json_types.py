@@ -14,9 +14,9 @@ from ouro.utils.runtime import tilde
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 MAX_COUNT = 1 << 53
-"""Above it JSON numbers are no longer exact."""
+"""The greatest JSON number that is exact."""
 MAX_BYTES = 1_000_000
-"""Of a file."""
+"""Maximum bytes of a file."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def dictionary(value: Any) -> dict[str, Any]:
 
 
 def dictionaries(value: Any) -> list[dict[str, Any]]:
-    """Those in a list; empty if it is none."""
+    """The dictionaries in a list; empty if it is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
 
 
@@ -52,31 +52,31 @@ def string(value: Any) -> str:
 
 
 def text_or_json(value: Any) -> str:
-    """A text as it is, nothing as an empty one, and any other value as JSON."""
+    """A text unchanged, None as an empty text, and any other value as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value)
 
 
 def count(value: Any) -> int | None:
-    """A whole number from 0 on, also as `12.0`; else None."""
+    """A whole number >= 0, also written as `12.0`; otherwise None."""
     found = amount(value)
     return int(found) if found is not None and found.is_integer() else None
 
 
 def amount(value: Any) -> float | None:
-    """A finite number from 0 on; else None."""
+    """A finite number >= 0; otherwise None."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < MAX_COUNT else None
 
 
 def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON schema of a model's answer, which has no other fields."""
+    """The JSON schema of a model's answer, which allows no other fields."""
     return {**msgspec.json.schema_components([kind])[1][kind.__name__], "additionalProperties": False}
 
 
 def decode_answer(answer: str, kind: type[_Answer]) -> _Answer | None:
-    """A model's answer in a JSON schema, also where the server wrote around it; None if it is none."""
+    """A model's answer by a JSON schema, also with text around the JSON; None if it does not match."""
     start, end = answer.find("{"), answer.rfind("}")
     try:
         return msgspec.json.decode(answer[start : end + 1].encode(), type=kind)

@@ -13,21 +13,21 @@ _importing = threading.Lock()
 
 
 def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As `re.compile`, at first use: of 150 patterns that a start defines few are used, and all took 20 ms."""
+    """As `re.compile`, but at first use: a start defines 150 patterns and uses few; all of them took 20 ms."""
     return cast("re.Pattern[AnyStr]", _LatePattern(pattern, flags))
 
 
 @contextmanager
 def late_patterns() -> Iterator[None]:
-    """Inside, the patterns of an imported package are late too; it may call only their methods, as PyYAML does.
+    """Inside, patterns of an imported package are also compiled late; it may call only their methods, as PyYAML does.
 
-    Those of PyYAML took 4 ms, three quarters of its import, and none is needed to read.
+    PyYAML's patterns took 4 ms, three quarters of its import, and reading does not need them.
     """
     with _importing:
         thread = threading.get_ident()
 
         def compile_late(pattern: Any, flags: int = 0) -> re.Pattern[Any]:
-            is_importing = threading.get_ident() == thread  # other threads do not notice
+            is_importing = threading.get_ident() == thread  # other threads are not affected
             return late_pattern(pattern, flags) if is_importing else _compile(pattern, flags)
 
         re.compile = compile_late

@@ -1,4 +1,4 @@
-"""The log file, and files of what the user typed. Secrets are masked in both."""
+"""The log file, and files with the user's input. Secrets are masked in both."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _own_handlers: list[logging.Handler] = []
 
 
 def start_log(debug: bool = False) -> None:
-    """Send what ouro and its libraries log to `~/.ouro/logs/ouro.log` (0600), five files of 1 MB at most.
+    """Write the log of ouro and its libraries to `~/.ouro/logs/ouro.log` (0600), at most five files of 1 MB.
 
-    If the file cannot be written, nothing is logged: the screen belongs to the front end.
+    If the file cannot be written, nothing is logged, because the screen belongs to the front end.
     """
-    # A failing log (full disk) must not print to the screen; what the user needs is an event.
+    # A failing log (full disk) must not print to the screen; messages for the user are events.
     logging.raiseExceptions = False
     handler = _PrivateFile(get_log_path(), maxBytes=1_000_000, backupCount=4, delay=True, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -32,7 +32,7 @@ def start_log(debug: bool = False) -> None:
 
 
 def mask_log(mask: Callable[[str], str]) -> None:
-    """Remove secrets from what ouro logs, and from its file; other handlers of a program that uses ouro stay as is."""
+    """Remove secrets from ouro's log records and its file; other handlers of the program stay unchanged."""
 
     def masked(record: logging.LogRecord) -> bool:
         record.msg, record.args = mask(record.getMessage()), ()
@@ -45,7 +45,7 @@ def mask_log(mask: Callable[[str], str]) -> None:
 
 
 class _PrivateFile(logging.handlers.RotatingFileHandler):
-    """Made, with its folder, when there is something to log."""
+    """A log file that is created, with its folder, when there is something to log."""
 
     def _open(self) -> TextIOWrapper:
         ensure_private_dir(Path(self.baseFilename).parent)
@@ -57,13 +57,13 @@ class _PrivateFile(logging.handlers.RotatingFileHandler):
 Mask = Callable[[str], str]
 
 writer = ThreadPoolExecutor(1, "masked-writes")
-"""One thread keeps the order; the interpreter waits for it at exit."""
+"""Only one thread, to keep the order; the interpreter waits for it at exit."""
 _mask: Mask | None = None
 _waiting: list[tuple[str, Callable[[str], None]]] = []
 
 
 def mask_writes(mask: Mask) -> None:
-    """Write what waits, and everything later, through `mask`."""
+    """Write queued texts, and all later ones, through `mask`."""
     global _mask
     _mask = mask
     waiting = _waiting[:]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
-"""The .gitignore files that apply in a folder, with their folders; the nearest first."""
+"""The .gitignore files that apply in a folder, with their folders, nearest first."""
 
 _GIT_SECONDS = 20.0
 _REPOSITORIES = {".git", ".hg", ".svn", ".jj"}
@@ -21,10 +21,10 @@ _GENERATED = {"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cac
 
 
 def list_project_files(root: Path) -> list[str]:
-    """Paths relative to `root`, sorted: what git tracks or would track; outside of git, what is not ignored."""
+    """Sorted paths relative to `root`: what git tracks or would track; outside of git, what is not ignored."""
     try:
         names = set(Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard"))
-    except GitError:  # no repository, one of another user, or no git
+    except GitError:  # no repository, a repository of another user, or no git
         return sorted(walk(root, skip=_GENERATED))
     # git lists a nested repository as one entry; list its files in its place.
     submodules = (root / ".gitmodules").exists()
@@ -37,11 +37,11 @@ def list_project_files(root: Path) -> list[str]:
 
 
 def walk(root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] = frozenset()) -> Iterator[str]:
-    """Paths relative to `root` of the files below it, in no order; links to folders are not followed.
+    """Paths of the files below `root`, relative to it, in any order; links to folders are not followed.
 
     Args:
-        ignored: also those that a .gitignore leaves out.
-        skip: names of folders to leave out.
+        ignored: include files that a .gitignore excludes.
+        skip: names of folders to skip.
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100 - links stay as they were named
     waiting: list[tuple[str, Rules]] = [("", () if ignored else _rules_above(root))]

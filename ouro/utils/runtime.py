@@ -9,14 +9,14 @@ from pathlib import Path
 from ouro.errors import ConfigError
 
 _M_ARENA_MAX = -8
-"""Of glibc's malloc.h."""
+"""The constant in glibc's malloc.h."""
 
 
 def get_home() -> Path:
     """`~/.ouro`, or OURO_HOME. Creates nothing.
 
     Raises:
-        ConfigError: the home folder of that user, or of this one, is not known.
+        ConfigError: the home folder (of the named or the present user) is not known.
     """
     named = os.environ.get("OURO_HOME")
     try:
@@ -34,17 +34,17 @@ def get_memory_dir() -> Path:
 
 
 def get_history_dir() -> Path:
-    """Where ouro records what of each memory is approved, and keeps the git history of shared memories."""
+    """The folder with the approval records of each memory, and the git histories of shared memories."""
     return get_home() / "history.git"
 
 
 def get_recall_log_path() -> Path:
-    """The counts of recalls per note; derived from sessions, may be deleted."""
+    """The file with the counts of recalls of each note; derived from sessions, may be deleted."""
     return get_home() / "cache" / "recalled.json"
 
 
 def get_command_ledger_dir() -> Path:
-    """Which commands passed or failed, a file for each project."""
+    """The folder of the command ledgers (which commands passed or failed), a file for each project."""
     return get_home() / "command_ledger"
 
 
@@ -83,12 +83,12 @@ def get_checkpoints_dir() -> Path:
 
 
 def get_written_journals() -> Path:
-    """Where each process records folders of the user and of sessions in which it replaces files."""
+    """The folder in which each process records user and session folders in which it replaces files."""
     return get_home() / "cache" / "written"
 
 
 def get_written_dirs(project: Path) -> list[Path]:
-    """The folders of ouro, also in a project, that ouro writes files into, but those of sessions."""
+    """The folders of ouro, also in a project, into which ouro writes files, except session folders."""
     home = get_home()
     memories = (get_memory_dir(), project / ".ouro" / "memory")
     own = (home, home / "cache", *(home / "cache").glob("*/"), *(memory / ".git" for memory in memories))
@@ -98,13 +98,13 @@ def get_written_dirs(project: Path) -> list[Path]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process with this number runs, also one of another user."""
+    """Whether a process with this id runs, also of another user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except OSError:
-        pass  # of another user
+        pass  # it belongs to another user
     return True
 
 
@@ -114,20 +114,20 @@ def count_processes() -> int:
 
 
 def send_signal(pid: int, number: int, *, group: bool = False) -> None:
-    """Signal a process, or its group; one that has ended, or is of another user, is left alone."""
+    """Signal a process or its group; nothing happens if it has ended or belongs to another user."""
     with suppress(ProcessLookupError, PermissionError):
         (os.killpg if group else os.kill)(pid, number)
 
 
 def take_stdout() -> int:
-    """A descriptor of standard output; what anything prints there from now on goes to standard error."""
+    """A descriptor of standard output; later prints to standard output go to standard error."""
     stdout = os.dup(1)
     os.dup2(2, 1)
     return stdout
 
 
 def ensure_private_dir(folder: Path) -> Path:
-    """Make `folder` and its parents below ouro's home, readable by the user alone (0700); returns it."""
+    """Create `folder` and its parents below ouro's home, readable only by the user (0700); returns it."""
     home = get_home()
     missing = [folder, *(parent for parent in folder.parents if parent == home or home in parent.parents)]
     for parent in reversed(missing):
@@ -138,20 +138,21 @@ def ensure_private_dir(folder: Path) -> Path:
 
 
 def limit_arenas() -> None:
-    """Have the threads that come take memory from one place, where the C library can: glibc gives each its own.
+    """Let later threads share one memory arena, if the C library supports it: glibc gives each thread its own.
 
-    What a thread frees stays in its own: after 200 turns a session held 285 MiB, with one place 170, as after 100.
+    Memory that a thread frees stays in its arena: after 200 turns a session held 285 MiB; with one arena 170, the same
+    as after 100.
     """
     _call_libc("mallopt", _M_ARENA_MAX, 1)
 
 
 def trim_memory() -> None:
-    """Give memory that is free in the process back to the system, where the C library can: glibc keeps it."""
+    """Return free memory of the process to the system, if the C library supports it: glibc keeps it otherwise."""
     _call_libc("malloc_trim", 0)
 
 
 def _call_libc(name: str, *arguments: int) -> None:
-    import ctypes  # not for a start: 2 ms
+    import ctypes  # imported late: 2 ms that a start does not need
 
     if function := getattr(ctypes.CDLL(None), name, None):
         function(*arguments)
@@ -161,18 +162,18 @@ def tilde(path: Path) -> str:
     """`path` with `~` for the home folder."""
     try:
         return f"~/{path.relative_to(Path.home())}".removesuffix("/.")
-    except (ValueError, RuntimeError):  # outside of home, or no home
+    except (ValueError, RuntimeError):  # the path is outside of home, or there is no home
         return str(path)
 
 
 def get_worktrees_dir() -> Path:
-    """Where subagents have their git worktrees: outside of `~/.ouro`, where each write would be asked about."""
+    """The folder of subagents' git worktrees. It is outside of `~/.ouro`, where each write would need a question."""
     named = os.environ.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "ouro" / "worktrees"
 
 
 def home_secret() -> bytes:
-    """32 bytes that only this home knows, made the first time; others each time where they cannot be saved or read."""
+    """32 secret bytes of this home, made on first use; different ones each time if they cannot be saved or read."""
     path, fresh = get_home() / "mark.key", os.urandom(32)
     with suppress(OSError):
         ensure_private_dir(path.parent)

@@ -15,25 +15,25 @@ _CONTROL_SEQUENCES = late_pattern(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*
 _INVISIBLE = late_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff\ud800-\udfff]"
-    # One variation selector may follow a character, as in a red heart; a row of them is a hidden message.
+    # One variation selector may follow a character, as in a red heart; several in a row are a hidden message.
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
 _PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
-"""What is invisible, though Python counts it as printable."""
+"""Characters that are invisible, although Python counts them as printable."""
 LineChange = tuple[int, int, int, int]
 """(start, end) in the old text and (start, end) in the new one."""
 _MAX_EQUAL_PAIRS = 200_000
-"""Pairs of equal lines that difflib compares: with 1,900 equal lines in each text it took 55 s."""
+"""Maximum pairs of equal lines for difflib: with 1,900 equal lines in each text it took 55 s."""
 _MAX_PAIRS = 4_000_000
-"""Pairs of lines that difflib compares: 20,000 lines with every seventh changed took 12 s."""
+"""Maximum pairs of lines for difflib: 20,000 lines with every seventh changed took 12 s."""
 _MAX_PAIRS_OF_BITS = 400_000_000
-"""Pairs of lines that are compared at all: 50 MB and 0.3 s."""
+"""Maximum pairs of lines that are compared at all: they take 50 MB and 0.3 s."""
 
 
 def clean(text: str) -> str:
     """`text` without escape sequences, control characters and invisible direction characters.
 
-    Newlines and tabs stay; a carriage return before a newline goes; other characters are left as they are.
+    Newlines and tabs stay; a carriage return before a newline is removed; other characters stay unchanged.
     The zero-width joiner stays between emoji, where it joins several into one picture.
     """
     is_printable = text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
@@ -50,12 +50,12 @@ def escaped(text: str) -> str:
 
 
 def cut(text: str, width: int = 160) -> str:
-    """`text`, or its beginning with an ellipsis where it is longer than `width` characters."""
+    """`text`, or its beginning with an ellipsis if it is longer than `width` characters."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
 def cut_middle(text: str, width: int, gap: str = "\n[…]\n") -> str:
-    """`text`, or its beginning and its end with `gap` between them where it is longer than `width` characters."""
+    """`text`, or its beginning and its end with `gap` between them if it is longer than `width` characters."""
     return text if len(text) <= width else f"{text[: width // 2]}{gap}{text[-(width // 2) :]}"
 
 
@@ -70,7 +70,7 @@ def plural(count: int, noun: str, many: str = "") -> str:
 
 
 def join_names(names: Collection[str], most: int = 5) -> str:
-    """The first names, and how many others there are: `a, b and 3 more`."""
+    """The first names, and the number of others: `a, b and 3 more`."""
     more = len(names) - most
     return ", ".join(islice(names, most)) + (f" and {more:,} more" if more > 0 else "")
 
@@ -132,7 +132,7 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
 
 
 def line_hunks(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[tuple[LineChange, list[LineChange]]]:
-    """The changed places with the lines around them, and what changed there; those that are near each other are one."""
+    """The changed places with the lines around them, and the changes there; places near each other are joined."""
     groups: list[list[LineChange]] = []
     for change in line_changes(old, new):
         if groups and change[0] - groups[-1][-1][1] <= 2 * context:
@@ -150,15 +150,15 @@ def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
 
 
 def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Where equal lines begin in both texts, and how many there are; none of texts that are too long."""
+    """The starts of equal lines in both texts, and their number; empty for texts that are too long."""
     pairs, there = len(old) * len(new), Counter(new)
     if pairs > _MAX_PAIRS_OF_BITS:
         return []
     if pairs <= _MAX_PAIRS and sum(count * there[line] for line, count in Counter(old).items()) <= _MAX_EQUAL_PAIRS:
-        from difflib import SequenceMatcher  # not at start-up
+        from difflib import SequenceMatcher  # not imported at start-up
 
         found = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
         return [(block.a, block.b, block.size) for block in found]
-    from rapidfuzz.distance import LCSseq  # 16 ms
+    from rapidfuzz.distance import LCSseq  # imported late: 16 ms
 
     return [(block.a, block.b, block.size) for block in LCSseq.editops(old, new).as_matching_blocks()]

@@ -22,7 +22,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _MIN_GUESSED_BYTES = 16
-"""With fewer non-ASCII bytes, a statistical guess is worse than assuming Western European."""
+"""With fewer non-ASCII bytes, a statistical guess is worse than to assume a Western European encoding."""
 
 
 class NotTextError(ValueError):
@@ -30,7 +30,7 @@ class NotTextError(ValueError):
 
 
 class ChangedMeanwhileError(OSError):
-    """The file was changed by another program between reading and writing."""
+    """Another program changed the file between reading and writing."""
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -43,10 +43,10 @@ class Span(msgspec.Struct, frozen=True):
 
 class TextFile(msgspec.Struct, frozen=True, dict=True):
     raw: str
-    """With its own line endings."""
+    """The text with its own line endings."""
     encoding: str = "utf-8"
     mark: bytes = b""
-    """The byte order mark it begins with."""
+    """The byte order mark at its beginning."""
 
     @cached_property
     def text(self) -> str:
@@ -57,7 +57,7 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
     def newline(self) -> str:
         """The line ending that most lines have."""
         windows, lines = self.raw.count("\r\n"), self.raw.count("\n")
-        if not lines and "\r" in self.raw:  # as on a Mac before 2001
+        if not lines and "\r" in self.raw:  # old Mac line endings (before 2001)
             return "\r"
         return "\r\n" if windows * 2 > lines else "\n"
 
@@ -66,7 +66,7 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
         pieces, at = [], 0
         windows_endings = self._positions_of_windows_endings
         for span in sorted(spans, key=lambda item: (item.start, item.end)):
-            # A position in `text` lags behind `raw` by one for each `\r\n` before it.
+            # For each `\r\n` before it, a position in `text` is less by one than in `raw`.
             pieces += [
                 self.raw[at : span.start + bisect_left(windows_endings, span.start)],
                 self._with_own_newlines(span.new),
@@ -96,7 +96,7 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
 
 
 def decode(data: bytes) -> TextFile:
-    """The text in `data`. Raises NotTextError: it is something else."""
+    """The text in `data`. Raises NotTextError if it is not text."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             with suppress(UnicodeDecodeError):
@@ -109,14 +109,14 @@ def decode(data: bytes) -> TextFile:
 
 
 def guess_encoding(start: bytes) -> str:
-    """The encoding of a file of which only the start was read. Raises NotTextError: it is no text."""
+    """The encoding of a file of which only the start was read. Raises NotTextError if it is not text."""
     for mark, encoding in _MARKS:
         if start.startswith(mark):
             return "utf-8-sig" if encoding == "utf-8" else encoding.rpartition("-")[0]
     decoder = codecs.getincrementaldecoder("utf-8")()
     with suppress(UnicodeDecodeError):
         if b"\0" not in start:
-            decoder.decode(start)  # a character that is cut at the end is not an error here
+            decoder.decode(start)  # a character cut at the end is not an error here
             return "utf-8"
     return _guess(start[: len(start) // 2 * 2])
 
@@ -150,11 +150,11 @@ def _fits(data: bytes, encoding: str) -> bool:
 def save(folder: int, name: str, data: bytes, *, expected: os.stat_result | None = None) -> os.stat_result:
     """Write `name` in an open folder atomically; its mode stays. Returns the new file.
 
-    Where a new file cannot take the place of the old one without changing what it is (hard links, another owner,
-    a folder that may not be written) it is written in place.
+    If a new file cannot replace the old one without changing its nature (hard links, another owner, a read-only
+    folder), the old file is written in place.
 
     Raises:
-        ChangedMeanwhileError: what is there is not `expected` any more (None: nothing is expected there).
+        ChangedMeanwhileError: the file is not as `expected` any more (None: no file is expected).
     """
     before = _stat(folder, name)
     if before is not None and (before.st_nlink > 1 or before.st_uid != os.geteuid()):

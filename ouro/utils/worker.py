@@ -1,4 +1,4 @@
-"""A worker: a process of its own for a heavy package. Requests go in, answers come out, one JSON object a line.
+"""A worker: a separate process for a heavy package. Requests and answers are JSON objects, one on each line.
 
 In:  {"id": 1, "do": "NAME", "with": {…}}  {"id": 1, "cancel": true}
 Out: {"ready": true}  {"id": 1, "event": {…}}  {"id": 1, "error": {…}}  {"id": 1, "end": true}
@@ -24,11 +24,11 @@ from ouro.utils.runtime import take_stdout
 
 Line = dict[str, Any]
 Handler = Callable[[str, Line, Callable[[Line], None]], Awaitable[None]]
-"""Answers one request, by its name; sends events with the function."""
+"""Answers a request, by its name; sends events with the function."""
 START_TIMEOUT = 120.0
-"""Seconds for the imports of the worker, which take 4 on an idle machine."""
+"""Seconds for the imports of the worker, which take 4 s on an idle machine."""
 MAX_STDERR = 40
-"""Lines."""
+"""Lines of stderr that are kept."""
 STDERR_TIMEOUT = 1.0
 """Seconds to wait for the last output of a dead process."""
 
@@ -46,7 +46,7 @@ class WorkerProcess:
     """One worker. The last lines of its stderr are for the error message if it dies.
 
     Args:
-        arguments: of the Python that runs it.
+        arguments: the arguments of the Python that runs it.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -57,7 +57,7 @@ class WorkerProcess:
         self._ready = self._dead = False
         self._stderr: deque[str] = deque(maxlen=MAX_STDERR)
         self._process = subprocess.Popen(
-            # -P: the folder we are in may hold a file named like any module.
+            # -P: the current folder may contain a file with the name of a module.
             [sys.executable, "-P", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -122,7 +122,7 @@ class WorkerProcess:
                 self._outbox.put({"id": number, "cancel": True})
 
     def close(self) -> None:
-        """Let the worker end: its input closes."""
+        """End the worker by closing its input."""
         self._outbox.put(None)
 
     def stop(self) -> None:
@@ -161,7 +161,7 @@ class WorkerProcess:
                 self._stderr.append(data.decode("utf-8", "replace").rstrip())
 
     def _deliver(self, line: Line, number: int | None = None) -> None:
-        """Put a line into the inbox of a request; of all where no number is given."""
+        """Put a line into the inbox of a request, or of all requests if it has no number."""
         with self._lock:
             inboxes = [inbox for key, inbox in self._inboxes.items() if number in (None, key)]
         for loop, inbox in inboxes:
@@ -178,8 +178,8 @@ def run_worker(
     """Serve requests until the input closes; for the `main` of a worker.
 
     Args:
-        load: imports the heavy package and returns what answers requests.
-        error_fields: an error as plain data; `begun` is added.
+        load: imports the heavy package and returns the functions that answer requests.
+        error_fields: converts an error to plain data; `begun` is added.
         on_end: called in a thread when the input has closed; the process ends when it returns.
     """
     output = os.fdopen(take_stdout(), "w", encoding="utf-8")

@@ -1,6 +1,6 @@
 """YAML for settings: a tree with line numbers, converted to sections; rarely used YAML features are refused.
 
-Also front matter: the YAML between two `---` lines at the begin of a Markdown file.
+Also front matter: the YAML between two `---` lines at the beginning of a Markdown file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLAIN = late_pattern(r"[A-Za-z][\w./*-]*")
 
 
 class Scalar(NamedTuple):
-    """A single value, as it was written; `plain` where it had no quotes."""
+    """A single value, as it was written; `plain` if it had no quotes."""
 
     text: str
     line: int = 0
@@ -33,7 +33,7 @@ class Scalar(NamedTuple):
 
     @property
     def is_null(self) -> bool:
-        """Nothing was written, or `null`."""
+        """Whether the value is empty or `null`."""
         return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
 
 
@@ -56,7 +56,7 @@ Node = Scalar | Sequence | YamlTable
 def read_yaml(path: Path, name: str = "") -> YamlTable:
     """The keys of a YAML file; empty if it is missing or empty. `name` is its name in messages.
 
-    Raises ConfigError where it cannot be read, is not YAML, or uses an unsupported feature.
+    Raises ConfigError if it cannot be read, is not YAML, or uses an unsupported feature.
     """
     shown = name or str(path)
     try:
@@ -75,7 +75,7 @@ def read_yaml(path: Path, name: str = "") -> YamlTable:
 
 
 def parse_table(text: str, name: str) -> YamlTable:
-    """As `read_yaml`, from text."""
+    """As `read_yaml`, but from text."""
     node = parse_yaml(text, name)
     if isinstance(node, YamlTable):
         return node
@@ -85,8 +85,8 @@ def parse_table(text: str, name: str) -> YamlTable:
 
 
 def parse_yaml(text: str, name: str) -> Node:
-    """The one document in `text`. Raises ConfigError, which names the line: not YAML, or with aliases, tags, doubled
-    keys, several documents, deep nesting.
+    """The only document in `text`. Raises ConfigError, which names the line, if it is not YAML, or has aliases, tags,
+    repeated keys, several documents or deep nesting.
     """
     reader = _NodeReader(name)
     try:
@@ -98,7 +98,7 @@ def parse_yaml(text: str, name: str) -> Node:
 
 
 def plain_values(node: Node) -> Any:
-    """A str for each scalar (empty for null), a list or a dict of such."""
+    """A str for each scalar (empty for null), or a list or a dict of these."""
     if isinstance(node, Scalar):
         return "" if node.is_null else node.text
     if isinstance(node, Sequence):
@@ -113,10 +113,10 @@ def as_scalar(value: object) -> str:
 
 
 def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
-    """`text` with a value, given as YAML, at the keys of `path`, or without it where it is empty. Other lines stay.
+    """`text` with a value, given as YAML, at the keys of `path`; an empty value removes it. Other lines stay.
 
-    A new value goes to the begin of its table, a new table to the end. Only tables with a key a line can be changed: of
-    others the text may say something else, so compare what it says.
+    A new value is inserted at the beginning of its table, a new table at the end. Only tables with one key on each line
+    can be changed. With other layouts the result may have another meaning, so the caller must compare it.
 
     Raises:
         ConfigError: as `parse_table`.
@@ -149,7 +149,7 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
 
 
 def _last_line(node: Node) -> int:
-    """The last line that holds something of `node`; comments after it are not its own."""
+    """The last line of `node`; comments after it do not belong to it."""
     inner: Iterable[Node] = ()
     if isinstance(node, YamlTable | Sequence):
         inner = node.entries.values() if isinstance(node, YamlTable) else node.items
@@ -164,11 +164,11 @@ def read_events(
     refuse: Callable[[Any], Exception],
     max_depth: int = MAX_DEPTH,
 ) -> list[Any]:
-    """The document in `text`, or nothing where there is none; what could blow up is refused before a value is made.
+    """The document in `text`, or nothing if there is none; what could grow without limit is refused before that.
 
     Args:
         scalar: makes a value from its event.
-        sequence: makes one from its items and its first event; `mapping` from keys and values in turn.
+        sequence: makes a value from its items and its first event; `mapping` from keys and values in turn.
         refuse: returns the error for an alias, an anchor, a tag, a level over `max_depth`, or a second document.
 
     Raises:
@@ -181,7 +181,7 @@ def read_events(
     root: list[Any] = []
     add, outer = root.append, list[Any]()
     try:
-        parser.get_event(), parser.get_event()  # the starts of stream and document
+        parser.get_event(), parser.get_event()  # skips the starts of stream and document
         while True:
             event = parser.get_event()
             kind = type(event)
@@ -290,7 +290,7 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
     is_section = is_dataclass(to) or hasattr(to, "__struct_fields__")
     # The origin of a Literal is not a class.
     if is_section or (isinstance(origin, type) and issubclass(origin, Mapping)):
-        # Empty: a heading whose lines are all commented out.
+        # Empty, if all lines below a heading are commented out.
         table = YamlTable({}, {}, node.line) if is_empty else node
         if not isinstance(table, YamlTable):
             raise _wrong(node, "keys and values", name, path)
@@ -327,7 +327,7 @@ def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
     if not isinstance(node, Scalar):
         found = "a list" if isinstance(node, Sequence) else "keys and values"
     elif len(node.text) > MAX_SHOWN:
-        found = "what is there"  # it may be a key that is in the wrong place
+        found = "what is there"  # the key may be in the wrong place
     else:
         found = f"`{node.text}`" if node.text else "empty"
     return ConfigError(f"{where}: `{path}` must be {what}, not {found}.")
@@ -356,15 +356,15 @@ _READERS: Mapping[Any, Callable[[str], Any]] = {bool: _bool, int: _int, float: _
 
 
 FRONT_MATTER = late_pattern(r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-"""The text between the lines, of a file with `\\n` at the ends of its lines."""
+"""The text between the lines; the file has `\\n` line endings."""
 _KEY = late_pattern(r"([A-Za-z][\w-]*):[ \t]*(.*)")
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The values of the front matter, and the text behind it. Without front matter: none, and all of the text.
+    """The values of the front matter, and the text after it. Without front matter: no values, and the whole text.
 
-    A value is a str (also a number or `true`), a list or a dict of such. Files of other programs often hold what is
-    not YAML (`description: Use when: …`, `argument-hint: [a] [b]`): those are read line by line.
+    A value is a str (also a number or `true`), or a list or a dict of these. Files of other programs often contain text
+    that is not YAML (`description: Use when: …`, `argument-hint: [a] [b]`): these are read line by line.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     match = FRONT_MATTER.match(text)
@@ -378,7 +378,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 def words_in(value: Any) -> list[str]:
-    """A list that is written as a list, or as text with commas: `Read, Grep`, `[Read, Grep]`."""
+    """A list, written as a list or as text with commas: `Read, Grep`, `[Read, Grep]`."""
     if isinstance(value, str):
         # A comma within parentheses belongs to the word: `Bash(git diff:*, --stat)`.
         value = re.split(r",(?![^()]*\))", value)

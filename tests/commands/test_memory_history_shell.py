@@ -56,7 +56,7 @@ def test_log_diff_and_blame_tell_the_source_of_each_line(store):
     ]  # fmt: skip
     assert re.search(r"2  [0-9a-f]{7}  .*the agent  s-old:1 +- b", ouro("blame", "facts"))
     assert "You: Use tox." in ouro("blame", "facts", "--open", "2")
-    assert "No turn taught it" in ouro("blame", "facts", "--open", "1", code=2)
+    assert "It did not come from a turn" in ouro("blame", "facts", "--open", "1", code=2)
 
 
 def test_evidence_and_why(store):

@@ -178,7 +178,7 @@ def test_the_users_own_notes_are_asked_for_by_the_words_that_taught_them(told, c
     by_hand = by_hand.replace("trigger: cadence", "trigger: user").replace("Migrations of the heron run in CI", "Soup")
     (Path.home() / ".ouro" / "memory" / "mem_3f6c1e02.md").write_text(by_hand.replace("3f6c1e00", "3f6c1e02"))
     code, out = printed(capsys, "test", "--words")
-    assert "Not searched for, as no turn on disk taught them: 2 notes." in out
+    assert "Not searched for, as their turns are not on disk: 2 notes." in out
     assert "1 note, each searched for by the words of the turn that taught it" in out
 
 

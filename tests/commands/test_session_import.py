@@ -118,7 +118,7 @@ def test_a_path_that_is_not_there_or_nobodys_is_wrong_usage(tmp_path):
     with pytest.raises(UsageError, match="is not there"):
         run(str(tmp_path / "x.jsonl"))
     (tmp_path / "x.jsonl").write_text("hello\n")
-    with pytest.raises(UsageError, match="is no session that ouro knows"):
+    with pytest.raises(UsageError, match="is not a known kind of session"):
         run(str(tmp_path / "x.jsonl"))
 
 

@@ -107,5 +107,5 @@ async def test_btw_shows_the_answer_during_a_turn_and_between_turns():
     assert front_end.shown == ["*which*? It is 42.", "**/btw now?**\n\nnow? It is 42."]
     assert [text.partition("\n")[0] for _, text in front_end.said] == [
         "What do you want to ask?",
-        "Asked outside of the conversation. The answer follows, and the turn goes on.",
+        "Asked outside of the conversation. The answer follows, and the turn continues.",
     ]

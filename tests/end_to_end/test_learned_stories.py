@@ -123,7 +123,7 @@ def test_a_decision_and_its_reversals(ouro, voices):
     screen.until(lambda: len(voices.said) == 3)
     screen.until_shows("↑300")
     screen.say("/compact")
-    screen.until_shows("Use this summary in place of the older messages?", "❯ 1 Use it")
+    screen.until_shows("Use this summary instead of the older messages?", "❯ 1 Use it")
     screen.press("\r", lambda: not screen.shows("❯ 1 Use it"))
     screen.until_shows("Remembered, replaced (repo): User updates use optimistic locking", "/memory undo")
     screen.say("retries starved user updates. so row locks for user updates again, with a timeout of 50 ms")

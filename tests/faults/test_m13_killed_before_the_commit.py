@@ -46,7 +46,7 @@ async def test_m13_a_kill_while_a_proposal_is_put_aside_trusts_none_of_it(home, 
     def die(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(killed.scopes["user"].store, "write_beside", die)
+    monkeypatch.setattr(killed.scopes["user"].store, "write_shared", die)
     with pytest.raises(KeyboardInterrupt):
         killed.scopes["user"].turn_ended(
             killed.manager._provenance(killed.messages, True)(), killed.manager._now, asks=False

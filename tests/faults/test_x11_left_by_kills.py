@@ -14,7 +14,7 @@ from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
-from ouro.tools.shell import tell_orphans
+from ouro.tools.shell import clean_up_orphans
 from ouro.tools.shell_process import end_orphans
 
 _JOBS = """
@@ -62,7 +62,7 @@ async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, t
     scanner = home / ".ouro" / "cache" / "secret-rules"
     scanner.mkdir(parents=True)
     (scanner / ".e1.vscdb.4190000.62378abd-62ef-448c-a692-10523027d523.tmp").touch()
-    await tell_orphans(lambda _text: None, tmp_path)
+    await clean_up_orphans(lambda _text: None, tmp_path)
     assert [*scanner.iterdir()] == []
     for folder in (memory, state, checkpoints):
         assert sorted(path.name for path in folder.glob(".*.tmp")) == sorted(
@@ -94,7 +94,7 @@ async def test_x11_what_a_kill_left_in_a_noted_folder_is_removed_and_nothing_of_
     assert done.returncode == -signal.SIGKILL
     assert len([*folder.iterdir()]) == 2
 
-    await tell_orphans(lambda _text: None, tmp_path)
+    await clean_up_orphans(lambda _text: None, tmp_path)
 
     assert [path.name for path in folder.iterdir()] == [".theirs.4190000.0123abcd.tmp"]
     assert [*(home / ".ouro" / "cache" / "written").iterdir()] == []
@@ -118,7 +118,7 @@ async def test_x11_what_a_kill_left_of_a_checkpoint_is_removed(home, repository)
     assert done.returncode == -signal.SIGKILL
     assert len([*checkpoints.rglob(".*.tmp")]) == 1
 
-    await tell_orphans(lambda _text: None, repository)
+    await clean_up_orphans(lambda _text: None, repository)
 
     assert [*checkpoints.rglob(".*.tmp")] == []
 

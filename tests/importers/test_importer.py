@@ -150,7 +150,7 @@ def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path)
     (done,) = take(store, home, path)
 
     assert (done.outcome, done.messages) == ("more", 9)
-    assert "went on in both places" in done.reason
+    assert "continued in both places" in done.reason
     said = texts(store, CART)
     assert said.index("said here") < said.index("draw it as SVG")
     contexts = [
@@ -160,7 +160,7 @@ def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path)
         for part in each.message.parts
         if isinstance(part, Context)
     ]
-    assert contexts == ["What follows was said in Claude Code, where this session went on, too."]
+    assert contexts == ["What follows was said in Claude Code, where this session was continued too."]
     assert wait(store.get_session_stats(CART)).title == "My own title"
     assert outcomes(take(store, home, path)) == ["known"]
     assert texts(store, CART) == said

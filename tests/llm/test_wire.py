@@ -41,7 +41,7 @@ def test_any_cutting_gives_the_same_events(wanted, newline, places, comments):
     ("variable", "value", "message"),
     [
         ("HTTPS_PROXY", "foo://bar", "The proxy cannot be used: Unknown scheme"),
-        ("ALL_PROXY", "socks5://127.0.0.1:1", "ouro speaks no SOCKS"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1", "ouro does not support SOCKS"),
         ("SSL_CERT_FILE", "/nowhere", "The certificates cannot be read: No such file"),
     ],
 )

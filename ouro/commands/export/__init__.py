@@ -1,4 +1,4 @@
-"""A saved session as Markdown, as HTML, and as JSON, which `ouro sessions import` reads back."""
+"""A saved session as Markdown, as HTML, and as JSON, which `ouro sessions import` can read again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FORMATS: Mapping[str, Format] = {
 }  # fmt: skip
 _NOTHING = Message("user", ())
 _EMBEDDABLE = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""Never SVG: it can hold scripts."""
+"""Never SVG, because it can contain scripts."""
 
 
 def format_of(path: Path) -> Format:
@@ -62,7 +62,7 @@ def document(whole: WholeSession, to: Format) -> Iterator[str]:
 
 
 def _as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
-    """Every record, one a line, with its images."""
+    """Every record, one on each line, with its images."""
     head = {**header_data(whole.header), "title": found.title, "messages": found.messages}
     yield "{\n" + "".join(f"{_to_json(key)}: {_to_json(value)},\n" for key, value in head.items()) + '"records": ['
     before = "\n"
@@ -94,7 +94,7 @@ def _to_json(value: Any) -> str:
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """Facts about a session, collected before it is written out."""
+    """Facts about a session, collected before it is written."""
 
     title: str
     branch: frozenset[int]
@@ -107,7 +107,7 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 def survey(whole: WholeSession) -> Survey:
-    """Read a session once; little of it stays in memory."""
+    """Read a session once; only little of it stays in memory."""
     fold = Transcript()
     prompts = []
     count = 0
@@ -259,7 +259,7 @@ def _first_words(text: str) -> str:
 
 
 def _ending(message: Message) -> str:
-    """How an answer ended that is not complete."""
+    """The reason why an answer is not complete."""
     if message.cut:
         return "stopped in the middle"
     return {"": "", "length": "cut at max_output", "filtered": "stopped by the provider's filter"}[message.incomplete]

@@ -1,4 +1,4 @@
-"""Sessions in the formats of Claude Code and Codex, where these programs find them and continue."""
+"""Sessions in the formats of Claude Code and Codex, in the folders where these programs find and continue them."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class AgentSession(msgspec.Struct, frozen=True):
     """A session as another program stores it."""
 
     path: Path
-    """Where it looks for it."""
+    """The path at which the program looks for it."""
     lines: tuple[str, ...]
     command: str
-    """Continues it there."""
+    """The command that continues it there."""
 
 
 def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
-    """The current branch of a session; a summary takes the place of what a compaction covers, as for ouro's models.
+    """The current branch of a session; a summary replaces the messages that a compaction covers, as for ouro's models.
 
     What ouro adds to messages, and thinking of another provider, is left out. Blocks on the disk, and holds the session
     in memory.
     """
     transcript = Transcript.of(LoadedSession(whole.header, tuple(whole.records())))
     header = whole.header
-    # Another file for another state: a copy that continued there is not overwritten.
+    # Each state gets another file, so that a copy that was continued there is not overwritten.
     session_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"ouro:{header.id}:{transcript.last_at}"))
     write = _claude_lines if agent == "claude" else _codex_lines
     entries = [entry for entry in transcript.entries if str(entry.number) not in transcript.dropped_items]
@@ -140,7 +140,7 @@ def _codex_lines(
         "id": session_id, "timestamp": at, "cwd": header.project, "originator": "ouro", "cli_version": "0.0.0",
         "instructions": None, "source": "cli",
     })  # fmt: skip
-    if provider == "openai":  # else Codex would ask its own provider for this model
+    if provider == "openai":  # otherwise Codex would ask its own provider for this model
         yield line("turn_context", {
             "cwd": header.project, "approval_policy": "on-request", "sandbox_policy": _SANDBOX, "model": name,
             "summary": "auto",
@@ -188,7 +188,7 @@ def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:
 
 
 def _with_summary(transcript: Transcript, entries: list[MessageRecord]) -> Iterator[MessageRecord | str]:
-    """The messages, and the summary in force after those that it covers, with the messages that it keeps."""
+    """The messages, with the current summary and the messages that it keeps after those that it covers."""
     compaction = transcript.compaction
     if compaction is None:
         yield from entries

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _ACTIVE = re.compile(r"<(?=[A-Za-z/!?])")
 _MAX_RENDERED = 200_000
-"""Characters. A longer text is shown verbatim, as rendering would take minutes."""
+"""Maximum characters to render; a longer text is shown verbatim, because rendering would take minutes."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _CLASSES = {"You": "person", "ouro": "model", "Added for the model": "added"}
 
@@ -31,9 +31,9 @@ class MarkdownFormat:
     """Tools, thinking and added context fold; no content can break out of its fold."""
 
     max_picture = 16 << 10
-    """Bytes of an image that is embedded."""
+    """Maximum bytes of an embedded image."""
     gap = "\n\n"
-    """Between the parts of a message or of a tool result."""
+    """The separator between the parts of a message or of a tool result."""
     tail = ""
 
     code = staticmethod(code)
@@ -219,7 +219,7 @@ def highlight_code(text: str, language: str) -> str:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    # Without `html`, markup is text. Only links of these kinds are made.
+    # Without `html`, markup is text. Only links of these kinds become links.
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.add_render_rule("fence", _fence)
     parser.add_render_rule("code_block", _fence)
@@ -233,7 +233,7 @@ def _fence(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _
 
 
 def _picture(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
-    """A remote image as its name and URL: loading it would track the reader."""
+    """A remote image as its name and URL: loading it would let its server track who opens the page."""
     address = html.escape(str(tokens[index].attrs.get("src", ""))[:500])
     return f"<i>[picture: {html.escape(tokens[index].content)} {address}]</i>"
 

@@ -15,18 +15,18 @@ from ouro.utils.log import log
 
 T = TypeVar("T")
 ANSWER_TIMEOUT = 5.0
-"""Seconds that the editor has to answer; after that a file is read from the disk."""
+"""Seconds for an answer of the editor; after that a file is read from the disk."""
 WRITE_TIMEOUT = 30.0
-"""Seconds: an editor may format the file while it saves it."""
+"""Seconds for a save: an editor may format the file while it saves it."""
 MAX_OUTPUT = 4_000_000
-"""Bytes that the editor keeps of one command."""
+"""Bytes of output that the editor keeps for one command."""
 
 
 class EditorClient:
     """The `Editor` of the workspace and the `Terminals` of the shell tool, for one session.
 
     Args:
-        session_id: the id in the protocol. Empty: it is set when the session is open.
+        session_id: the id in the protocol. Empty: it is set after the session is open.
     """
 
     def __init__(self, client: Client, can: acp.ClientCapabilities, session_id: str = "") -> None:

@@ -1,4 +1,4 @@
-"""EditorSession: one session in an editor, with its prompts, questions and settings; and the editor as a front end."""
+"""EditorSession: a session in an editor, with its prompts, questions and settings; the editor as a front end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ANSWER = "answer"
 """The name of the field of a form."""
 CLOSE_TIMEOUT = 10.0
 MAX_CHOICES = 9
-"""Buttons of one question; a longer list is printed, and the user names a choice after the command."""
+"""Maximum buttons of one question; a longer list is printed, and the user types a choice after the command."""
 ELSEWHERE = "Use the editor's own list of threads."
 NOT_HERE = {"resume", "clear", "fork", "copy", "theme", "exit"}
 """Commands that are not offered, because editors have their own way to do this."""
@@ -60,7 +60,7 @@ class EditorFrontEnd(FrontEnd):
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         if len(choices) > MAX_CHOICES:
             names = "\n".join(f"- `{choice.value}` {choice.detail}".rstrip() for choice in choices)
-            self.show(f"{clean(title)} Name one behind the command:\n\n{clean(names)}")
+            self.show(f"{clean(title)} Name one after the command:\n\n{clean(names)}")
             return None
         options = [
             acp.PermissionOption(option_id=str(at), name=choice_line(choice, current), kind="allow_once")
@@ -73,7 +73,7 @@ class EditorFrontEnd(FrontEnd):
         return next((choice.value for at, choice in enumerate(choices) if chosen == str(at)), None)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:  # noqa: ARG002 (the editor has them)
-        self.say("The agent goes on from the message that you went back to; what the editor shows below it is gone.")
+        self.say("The agent continues from the message that you went back to; later messages in the editor are gone.")
         if draft:
             self.say(f"The message was:\n{draft}")
 
@@ -100,7 +100,7 @@ class EditorFrontEnd(FrontEnd):
         raise UsageError("Copy it in the editor.")
 
     def redraw(self) -> None:
-        """Do nothing: EditorSession sends changed settings after each command."""
+        """Does nothing: EditorSession sends changed settings after each command."""
 
     def leave(self) -> None:
         raise UsageError("Close the thread in the editor.")
@@ -110,7 +110,7 @@ class EditorSession(TurnObserver):
     """Runs the prompts of a session one after another, and sends its events to the editor.
 
     Args:
-        can_fill_forms: the editor shows forms, so that a question of the agent takes any answer.
+        can_fill_forms: the editor shows forms, so that the user can type any answer to a question.
     """
 
     def __init__(self, session: Session, client: Client, updates: EventUpdates, *, can_fill_forms: bool) -> None:
@@ -148,7 +148,7 @@ class EditorSession(TurnObserver):
 
     def cancel(self) -> None:
         """Interrupt the prompt; the second time kill its child processes."""
-        # It may come before the turn has begun.
+        # A cancel may arrive before the turn has begun.
         self._is_cancelled = not self._queue.interrupt() and self._one_prompt.locked()
 
     async def close(self) -> None:
@@ -257,7 +257,7 @@ class EditorSession(TurnObserver):
         elif name == "model":
             try:
                 await self.session.set_model(value)
-            except NoModelError as error:  # clients would offer a login
+            except NoModelError as error:  # otherwise clients would offer a login
                 raise UsageError(error.message) from error
         else:
             await self.session.set_model(effort=cast("Any", value))
@@ -337,7 +337,7 @@ class EditorSession(TurnObserver):
             try:
                 await self._client.session_update(self.session.id, update)
             except (ConnectionError, OSError):
-                return  # the client is gone: the end of its input closes the sessions
+                return  # the client is gone; the end of its input closes the sessions
             finally:
                 self._outgoing.task_done()
 

@@ -35,7 +35,7 @@ OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 MakeOpener = Callable[[Options], OpenSession]
 OpenCatalog = Callable[[Path], Awaitable[SessionCatalog]]
 PAGE = 50
-"""Sessions that `session/list` returns at once."""
+"""Maximum sessions in one answer to `session/list`."""
 INVALID, INTERNAL, AUTH_REQUIRED, NOT_FOUND = -32602, -32603, -32000, -32002
 CODES: dict[type[OuroError], int] = {
     UsageError: INVALID,
@@ -247,7 +247,7 @@ class EditorAgent:
 
     async def _open_saved(self, cwd: str, session_id: str, more: dict[str, Any]) -> EditorSession:
         await self._check_saved(session_id)
-        if before := self._sessions.pop(session_id, None):  # the client opens it again
+        if before := self._sessions.pop(session_id, None):  # the client will open it again
             await before.close()
         return await self._open(cwd, OpenRequest(session_id), more)
 
@@ -277,7 +277,7 @@ class EditorAgent:
         opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, client)
         try:
             return await self._use(opening)
-        except TrustNeeded as error:  # asked with the first prompt: until then there is no session to ask in
+        except TrustNeeded as error:  # asked with the first prompt: before it there is no session for a question
             untrusted = msgspec.structs.replace(opening, request=replace(request, trust="no"))
             editor = await self._use(untrusted)
             self._untrusted[editor.session.id] = error, opening
@@ -292,7 +292,7 @@ class EditorAgent:
         editor = self._sessions[session.id] = EditorSession(
             session, self._client, updates, can_fill_forms=can_fill_forms
         )
-        task = asyncio.create_task(self._greet(editor))  # runs once the response is on its way
+        task = asyncio.create_task(self._greet(editor))  # runs after the response was sent
         self._later.add(task)
         task.add_done_callback(self._later.discard)
         return editor
@@ -306,7 +306,7 @@ class EditorAgent:
         editor.send(notice(text) for text in editor.session.notices)
 
     async def _ask_for_trust(self, session_id: str) -> None:
-        """Ask whether the folder is trusted; if so, open the session again with its files in force."""
+        """Ask whether the folder is trusted; if so, open the session again with the folder's files in use."""
         error, opening = self._untrusted.pop(session_id)
         editor = self._editor_of(session_id)
         title, choices = trust_question(error)

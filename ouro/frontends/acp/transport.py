@@ -20,7 +20,7 @@ class StdioTransport:
     def __init__(self, stdin: int, stdout: int) -> None:
         self._arriving = read_lines(stdin)
         self._stdout = stdout
-        # A thread of its own: all threads of the loop may be waiting for an answer of the editor.
+        # A separate thread: all threads of the loop may be waiting for an answer of the editor.
         self._writer = ThreadPoolExecutor(1, "acp-output")
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class StdioTransport:
 
 
 def import_sdk() -> None:
-    """Import the SDK; pydantic makes the validators of its 250 classes when they are used, not now."""
+    """Import the SDK; pydantic then makes the validators of its 250 classes on first use, not at the import."""
     from pydantic import BaseModel
 
     BaseModel.model_config["defer_build"] = True

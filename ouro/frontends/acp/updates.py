@@ -20,7 +20,7 @@ from ouro.messages import ToolCall, Usage
 from ouro.utils.text import clean
 
 Update = Any
-"""One of the models that `session/update` carries."""
+"""Any of the models that `session/update` can contain."""
 KINDS: dict[str, acp.ToolKind] = {
     "read": "read",
     "write": "edit",
@@ -45,8 +45,8 @@ class EventUpdates:
     """The updates of one session.
 
     Args:
-        cwd: of the session.
-        terminals: those of the editor in which commands run, by the id of the tool call.
+        cwd: the folder of the session.
+        terminals: call id -> the editor's terminal in which the command runs.
         has_terminals: the client shows output as a terminal (`_meta.terminal_output`, as Zed does).
     """
 
@@ -190,7 +190,7 @@ def plan_of(todos: Sequence[Todo]) -> Update:
 
 
 def notice(text: str) -> Update:
-    """A message from ouro itself, quoted to tell it from the text of the model."""
+    """A message from ouro itself, quoted to distinguish it from the text of the model."""
     quoted = "\n".join(f"> {line}" for line in clean(text).splitlines())
     return helpers.update_agent_message_text(f"\n\n{quoted}\n\n")
 

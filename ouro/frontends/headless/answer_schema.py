@@ -40,7 +40,7 @@ class AnswerSchema:
             raise UsageError(f"The schema is not a JSON schema: {error.message}") from error
         self._schema = schema
         self._convert = convert
-        registry: Registry[Any] = Registry()  # empty: by default a $ref is fetched from the network
+        registry: Registry[Any] = Registry()  # empty, because by default a $ref is fetched from the network
         self._validator = kind(schema, registry=registry)
 
     @classmethod
@@ -48,7 +48,7 @@ class AnswerSchema:
         """The schema in a file, or in a text that begins with `{`.
 
         Raises:
-            UsageError: the file cannot be read, or it is no JSON schema.
+            UsageError: the file cannot be read, or it is not a JSON schema.
         """
         is_text = source.lstrip().startswith("{")
         name = "in --schema" if is_text else source
@@ -102,7 +102,7 @@ class AnswerSchema:
             raise AnswerMisfit(f"{error.json_path}: {error.message[:500]}")
         try:
             return self._convert(value)
-        except (msgspec.ValidationError, ValueError) as misfit:  # a check of the type's own
+        except (msgspec.ValidationError, ValueError) as misfit:  # the type has its own check
             raise AnswerMisfit(str(misfit)[:500]) from misfit
 
 

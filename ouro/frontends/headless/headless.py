@@ -52,7 +52,7 @@ class HeadlessOptions(msgspec.Struct, frozen=True):
 
 
 class Streams(msgspec.Struct, frozen=True):
-    """Where headless reads and writes; None: closed."""
+    """The streams that headless reads and writes; None: closed."""
 
     stdin: int | None
     stdout: TextIO | None
@@ -107,7 +107,7 @@ class HeadlessRun(TurnObserver):
         self._queue = TurnQueue(self, self._answer_prompt)
         self._signal: int | None = None
         self._over = asyncio.Event()
-        self._result = Result(session.id, "", "answered")  # of no prompt
+        self._result = Result(session.id, "", "answered")  # there was no prompt yet
         self.input_code = 0
         """Not 0 if a line of the input was invalid, so that a script notices."""
 
@@ -155,7 +155,7 @@ class HeadlessRun(TurnObserver):
             self._over.set()
 
     def show_background(self, event: Event) -> None:
-        """Print an event that belongs to no turn; answer a question if there is no user."""
+        """Print an event outside of turns; answer a question if there is no user."""
         if isinstance(event, events.PermissionAsked | events.QuestionAsked | events.QuestionClosed):
             self.show(event)
         else:

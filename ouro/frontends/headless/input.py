@@ -16,7 +16,7 @@ from ouro.messages import PIPED
 PATIENCE = 3.0
 """Seconds to wait for the first byte of a pipe if there is a prompt already: CI systems may never close the pipe.
 
-Without a prompt, the user reads after this time what ouro waits for.
+Without a prompt, a message after this time shows the user what ouro waits for.
 """
 BLOCK = 65_536
 
@@ -77,9 +77,9 @@ async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
 
 
 async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]) -> str:
-    """The prompt of the command line joined with what stdin holds, stdin first.
+    """The text of stdin, followed by the prompt of the command line.
 
-    A terminal is not read. With a prompt, a silent pipe is given up after `PATIENCE`.
+    A terminal is not read. If there is a prompt, a silent pipe is ignored after `PATIENCE`.
 
     Raises:
         UsageError: both are empty.

@@ -52,7 +52,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     data: Any = None
     """The value of the answer, with a schema."""
     misfit: str = ""
-    """Why the answer does not match the schema."""
+    """The reason why the answer does not match the schema."""
     usage: Usage = msgspec.field(default_factory=Usage)
     turns: int = 0
     """Model calls."""
@@ -72,7 +72,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
                 pass
 
     def check(self, schema: AnswerSchema | None) -> AnswerMisfit | None:
-        """Set `data` to the value of the answer; return the misfit if it does not match, for the model to correct."""
+        """Set `data` to the value of the answer; if it does not match, return the misfit, for the model to correct."""
         if schema is None or self.outcome != "answered":
             return None
         try:
@@ -89,7 +89,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
         return 5 if self.refusals else 1 if self.misfit else 0
 
     def to_json(self, exit_code: int) -> dict[str, Any]:
-        """`exit_code`: of the program; a signal may have set it."""
+        """`exit_code`: the exit code of the program; a signal may have set it."""
         fields = msgspec.to_builtins(self, enc_hook=str)
         misfit, seconds = fields.pop("misfit"), fields.pop("seconds")
         more = {"detail": self.detail or misfit, "duration_ms": round(seconds * 1000), "exit_code": exit_code}

@@ -78,7 +78,7 @@ class OpenQuestion(Generic[T]):
     parse: Callable[[str], T]
     answer: asyncio.Future[T]
     secret: bool = False
-    """The typed text is not shown."""
+    """Whether the typed text is not shown."""
 
 
 class LineQuestions:
@@ -106,7 +106,7 @@ class LineQuestions:
             self._changed()
 
     async def wait_for_question(self, *work: Awaitable[Any]) -> None:
-        """Wait until all of the work is done, or a question is asked."""
+        """Wait until all the work is done, or a question is asked."""
         self._asked.clear()
         asked = asyncio.ensure_future(self._asked.wait())
         done = asyncio.gather(*(asyncio.shield(item) for item in work), return_exceptions=True)
@@ -118,7 +118,7 @@ class LineQuestions:
             await asyncio.gather(asked, done, return_exceptions=True)
 
     def take(self, line: str) -> str:
-        """Answer the open question; returns a hint when the line does not answer it."""
+        """Answer the open question; returns a hint if the line does not answer it."""
         question = self.open
         if question is None:
             return ""
@@ -356,7 +356,7 @@ class ReplFrontEnd(FrontEnd):
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         if self._turns.running:
             self.say("Runs when the turn has ended.")
-        if self._turns.busy:  # the command was itself queued
+        if self._turns.busy:  # the command itself was queued
             await self._turns.run(events)
         else:
             self._turns.start(events)
@@ -392,12 +392,12 @@ class ReplFrontEnd(FrontEnd):
         return await self.pick_session(catalog, only=ids)
 
     async def set_up_model(self) -> str:
-        from ouro.commands.models import set_up  # needed only without a model
+        from ouro.commands.models import set_up  # imported late: needed only without a model
 
         return await set_up(self)
 
     async def _open(self, request: OpenRequest) -> Session | None:
-        # With piped input nobody can answer: the error is raised.
+        # With piped input no user can answer: the error is raised.
         session = await open_interactively(self._open_session, request, self if sys.stdin.isatty() else None)
         if session is None:
             return None

@@ -85,7 +85,7 @@ class Printer(NoticePrinter):
         self.seen: set[str] = set()
         """The ids of calls whose diff was shown with the permission question."""
         self.echoed: list[str] = []
-        """Texts that the user has just typed: their `Prompted` events are not printed."""
+        """Texts that the user has just typed, so that their `Prompted` events are not printed."""
         self._thinking_since: float | None = None
 
     @property

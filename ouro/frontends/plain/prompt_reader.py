@@ -76,7 +76,7 @@ class PromptReader:
         )
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Show what other code prints above the prompt, too."""
+        """Also show above the prompt what other code prints."""
         return patch_stdout(raw=True)
 
     async def read(self) -> str | None:
@@ -148,7 +148,7 @@ class _Input(Vt100Input):
     stays_raw = False
 
     def cooked_mode(self) -> AbstractContextManager[None]:
-        """Line mode for editors and the shell, but not while ouro itself prints."""
+        """Switch to line mode for editors and the shell, but not while ouro itself prints."""
         return nullcontext() if self.stays_raw else super().cooked_mode()
 
 

@@ -54,7 +54,7 @@ async def run_repl(
 
     Args:
         open_catalog: returns the session catalog, to pick a session before one is open.
-        settings: of its status line and bell; None: the defaults.
+        settings: the settings of its status line and bell; None: the defaults.
 
     Raises:
         OuroError: no session could be opened.
@@ -153,7 +153,7 @@ class Repl(TurnObserver):
             self.reader.redraw()
 
     def begin_session(self, session: Session) -> None:
-        """Forget the questions of the session before, and show the resume card of this one."""
+        """Forget the questions of the previous session, and show the resume card of this one."""
         self._background_questions.close()
         self._cancel_offer()
         if session.resumed is not None:
@@ -183,7 +183,7 @@ class Repl(TurnObserver):
         return f" {busy}{waiting}{' · '.join(shown)}"
 
     def is_asking(self) -> bool:
-        """Whether the next line answers a question and is no message."""
+        """Whether the next line answers a question and is not a message."""
         return self._questions.open is not None
 
     def is_secret(self) -> bool:
@@ -236,7 +236,7 @@ class Repl(TurnObserver):
             self._take(line)
 
     async def _next_line(self) -> str | None:
-        """The next line. Of piped input, only when the line before is done or asks a question."""
+        """The next line. A line of piped input is read only after the line before is done or asks a question."""
         while not sys.stdin.isatty() and self._questions.open is None and (self._work or self.turns.busy):
             await self._questions.wait_for_question(self.turns.idle(), *self._work)
         return await self.reader.read()
@@ -357,10 +357,10 @@ class LineReader:
         return "\n".join(read) or None
 
     async def close(self) -> None:
-        """Do nothing: there is no prompt to remove."""
+        """Does nothing: there is no prompt to remove."""
 
     def fill(self, _text: str) -> bool:
-        """Return False: the terminal edits its own line, so a draft cannot be put there."""
+        """Always returns False: the terminal edits its own line, so a draft cannot be put there."""
         return False
 
     def redraw(self) -> None:

@@ -71,7 +71,7 @@ class OuroApp(App[int], inherit_bindings=False):
             in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
             self._bindings.bind(key, action, show=False, priority=in_sheets)
-        for key in keymap.keys("clear"):  # for questions; if the prompt has the focus, it handles the key first
+        for key in keymap.keys("clear"):  # for questions; the prompt handles the key first if it has the focus
             self.bind(key, "press('clear')", show=False)
         for name, colors in THEMES.items():
             self.register_theme(make_theme(name, colors))
@@ -95,7 +95,7 @@ class OuroApp(App[int], inherit_bindings=False):
         self.call_after_refresh(lambda: self.run_worker(self._open()))
 
     def on_resize(self) -> None:
-        """Draw everything: a terminal that was small for a moment has cut lines that Textual does not draw again."""
+        """Draw everything: a terminal that was small for a moment has cut lines, which Textual does not draw again."""
         self.refresh()
 
     def on_descendant_focus(self) -> None:
@@ -188,13 +188,13 @@ class KeyActions:
             return
         self._cleared_at = now
         stopped = ["interrupted"] if self._conversation.interrupt() else []
-        quits = [] if self._conversation.prompt.text else [AGAIN_QUITS]  # else it clears what was queued
+        quits = [] if self._conversation.prompt.text else [AGAIN_QUITS]  # otherwise the key clears the queue
         self._conversation.status.show_message(" · ".join([*stopped, *quits]), seconds=SECOND_CTRL_C)
 
     def leave(self) -> None:
         session = self._conversation.session
         if session is not None and any(task.is_running and task.outlives_turn for task in session.tasks()):
-            self._turns.say(Draft("/exit"))  # it asks
+            self._turns.say(Draft("/exit"))  # the command asks the user
         else:
             self._app.exit(0)
 

@@ -26,12 +26,12 @@ from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_for
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is the key, not the beginning of a paste."""
 _EXIT_WAIT = 0.1
-"""Seconds between two looks whether the thread has to end."""
+"""Seconds between two checks whether the thread must end."""
 _ANSWER = re.compile(BACKGROUND_ANSWER)
-"""A remote terminal may answer only now."""
+"""Matches the answer about the background: that of a remote terminal may come late."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
-"""xterm's modifyOtherKeys: a terminal without the kitty protocol, and tmux, sends Shift+Enter as a key of its own."""
+"""xterm's modifyOtherKeys: with it, tmux and terminals without the kitty protocol send Shift+Enter as another key."""
 
 
 class TerminalDriver(LinuxDriver):
@@ -42,7 +42,7 @@ class TerminalDriver(LinuxDriver):
     - It knows Alt+Enter and Shift+Enter in terminals without the kitty keyboard protocol.
     - It keeps a paste whole, whatever it contains.
     - It drops output while another program has the terminal. Textual's queue would fill and block the loop.
-    - It ends the program when the terminal is gone. LinuxDriver would read the end of the file for ever.
+    - It ends the program when the terminal is gone. LinuxDriver would read the end of the file endlessly.
     - It handles changes of size in order. LinuxDriver's signal handler interrupts itself, and an older size may win.
     """
 
@@ -62,7 +62,7 @@ class TerminalDriver(LinuxDriver):
             return
         if self._held is None:
             super().write(data)
-        elif data != _ALTERNATE_SCREEN:  # the first frame is on it
+        elif data != _ALTERNATE_SCREEN:  # the first frame uses it already
             self._held.append(data)
 
     def take_over(self) -> None:
@@ -84,7 +84,7 @@ class TerminalDriver(LinuxDriver):
 
     def stop_application_mode(self) -> None:
         if self._held is not None:
-            self._frame.take_keys()  # ended before there was a prompt
+            self._frame.take_keys()  # the program ended before there was a prompt
         self.take_over()
         self.write(_PLAIN_KEYS)
         super().stop_application_mode()
@@ -189,7 +189,7 @@ class PasteSplitter:
 
     @property
     def holds(self) -> bool:
-        """Whether it holds input that may be the beginning of a paste or only the Esc key."""
+        """Whether it holds input that may be either the beginning of a paste or the Esc key."""
         return bool(self._held) and self._pasted is None
 
     def feed(self, text: str) -> list[tuple[bool, str]]:

@@ -55,7 +55,7 @@ async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
 
 
 def copy(app: App[Any], text: str) -> str:
-    """Copy to the clipboard in every way there is; returns which way worked: `with wl-copy`."""
+    """Copy to the clipboard in every possible way; returns which one worked: `with wl-copy`."""
     app.copy_to_clipboard(text)  # OSC 52
     return copy_with_program(text) or SENT_TO_TERMINAL
 

@@ -1,4 +1,4 @@
-"""The first frame: drawn without Textual while that is imported; LineEditor: shows what is typed meanwhile."""
+"""The first frame: drawn without Textual while it is imported; LineEditor: shows what is typed meanwhile."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ouro.utils.text import clean
 SECOND_CTRL_C = 2.0
 """Seconds within which a second Ctrl+C quits."""
 PASTE_GAP = 0.05
-"""Seconds after a paste in which keys belong to it: a paste that contains the end sequence arrives in two parts."""
+"""Seconds after a paste in which keys belong to it: a paste that contains the end sequence arrives as two parts."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TOKEN = re.compile(
     BACKGROUND_ANSWER + r"|\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O\]]"
@@ -58,7 +58,7 @@ _LFLAG, _IFLAG, _CC = 3, 0, 6
 
 
 def has_usual_keys(keys: Mapping[str, str | Sequence[str]]) -> bool:
-    """Whether `tui.keys` changes nothing that LineEditor knows."""
+    """Whether `tui.keys` does not change keys that LineEditor handles."""
     named = {key for chosen in keys.values() for key in ([chosen] if isinstance(chosen, str) else chosen)}
     return _ACTIONS.isdisjoint(keys) and all(len(key) > 1 and key not in _KEYS for key in named)
 
@@ -83,7 +83,7 @@ class LineEditor:
         self.theme = ""
         """The theme that fits the background of the terminal; empty until it has answered."""
         self.cleared_at = float("-inf")
-        """When Ctrl+C was last pressed on empty input."""
+        """The time when Ctrl+C was last pressed on empty input."""
         self._keys: list[tuple[float, str]] = []
         self.entered: list[str] = []
         """All messages that were entered."""
@@ -165,8 +165,8 @@ class FirstFrame:
     """The first frame in the terminal. A thread reads keys and shows what is typed, until the keys are taken.
 
     Args:
-        attributes: the terminal's modes before, to be restored.
-        typed: what was typed before.
+        attributes: the terminal's original modes, which will be restored.
+        typed: the text that was typed before.
     """
 
     def __init__(self, look: Look, size: tuple[int, int], attributes: list[Any], typed: bytes) -> None:
@@ -176,7 +176,7 @@ class FirstFrame:
         self._look = look
         self._size = size
         self._rows: dict[int, str] = {}
-        """What is on the screen."""
+        """The lines on the screen."""
         self._editor = LineEditor(follows=has_usual_keys(look.keys))
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
         self._lock = threading.Lock()
@@ -190,7 +190,7 @@ class FirstFrame:
 
     @property
     def look(self) -> Look:
-        """The look, with the theme that fits the terminal instead of `auto`, once the terminal has answered."""
+        """The look; after the terminal has answered, with the theme that fits it instead of `auto`."""
         is_known = self._look.theme == "auto" and self._editor.theme
         return dataclasses.replace(self._look, theme=self._editor.theme) if is_known else self._look
 
@@ -256,7 +256,7 @@ def can_draw() -> bool:
     streams = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
     try:
         return os.environ.get("TERM", "dumb") not in ("", "dumb") and all(s is not None and s.isatty() for s in streams)
-    except ValueError:  # a stream that is closed
+    except ValueError:  # the stream is closed
         return False
 
 
@@ -292,7 +292,7 @@ def _restore(attributes: list[Any]) -> None:
 
 
 def _restore_modes(attributes: list[Any]) -> None:
-    with contextlib.suppress(termios.error):  # as above
+    with contextlib.suppress(termios.error):  # the terminal is gone, as above
         termios.tcsetattr(0, termios.TCSANOW, attributes)
 
 
@@ -392,12 +392,12 @@ class _Picture:
 
 
 def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
-    """As much of one end of `text` as fits, and its width in columns."""
+    """The part of one end of `text` that fits, and its width in columns."""
     text = clean(text)
     if text.isascii():
         text = text[-columns:] if from_end else text[:columns]
         return text, len(text)
-    from unicodedata import combining, east_asian_width  # 1 MB: only where it is needed
+    from unicodedata import combining, east_asian_width  # imported late: 1 MB
 
     width, fitting = 0, []
     for character in reversed(text) if from_end else text:
@@ -410,7 +410,7 @@ def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
 
 
 def _color_code(color: str) -> str:
-    """The terminal's code for a colour `#rrggbb`: in full, or the nearest of 256."""
+    """The terminal's code for a colour `#rrggbb`: exact, or the nearest of 256."""
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     if has_true_color():
         return f"2;{red};{green};{blue}"

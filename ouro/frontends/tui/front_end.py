@@ -88,7 +88,7 @@ class ScreenFrontEnd:
             self.say("From the next start on, the colours follow the background of the terminal.")
 
     def _show_theme(self, name: str) -> None:
-        if name in THEMES:  # `auto` is read at the start
+        if name in THEMES:  # `auto` is evaluated only at the start
             self._app.theme = name
 
     def show(self, markdown: str) -> None:
@@ -132,7 +132,7 @@ class ScreenFrontEnd:
         prompt = self._conversation.prompt
         attachments = [prompt.attachments.add_image(image) for image in images]
         if text := " ".join(filter(None, [draft, *attachments])):
-            prompt.put_aside()
+            prompt.stash_text()
             prompt.fill(text)
 
     async def send(self, text: str) -> None:
@@ -181,7 +181,7 @@ class ScreenFrontEnd:
     # Opening sessions
 
     async def open(self, request: OpenRequest) -> None:
-        """Open another session instead of this one; keep this one if that fails. If there is none yet, leave then."""
+        """Open another session instead of this one. If that fails, keep this one, or leave if there is none yet."""
         await self._turns.finish_turn(timeout=1.0)
         before = self._turns.session
         try:
@@ -225,7 +225,7 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, SessionPicker(get_catalog, self.keymap, only=only, rename=self._rename_open))
 
     def _rename_open(self, session_id: str, title: str) -> bool:
-        """Rename the session if it is the one on the screen: only its own writer can."""
+        """Rename the session if it is the one on the screen: only its own writer can do it."""
         session = self._turns.session
         if session is None or session.id != session_id:
             return False

@@ -130,7 +130,7 @@ _PLACES: Mapping[Place, str] = {
 }
 _MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
 _NAMED = {*(key.value for key in Keys), *map(_character_to_key, punctuation)} - {"return"}
-"""`enter`, `pageup`, `question_mark` … as Textual names them."""
+"""The names of keys in Textual: `enter`, `pageup`, `question_mark` …"""
 _SHOWN = {
     "question_mark": "?", "underscore": "_", "full_stop": ".", "escape": "Esc",
     "pageup": "PageUp", "pagedown": "PageDown", "up": "↑", "down": "↓", "left": "←", "right": "→",

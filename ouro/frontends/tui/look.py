@@ -55,9 +55,9 @@ _COLORS = {
     "warning": ("#e59a5c", "#a34a06", "#ffb84d", "ansi_yellow"),
     "error": ("#ec7279", "#b3261e", "#ff8a8a", "ansi_red"),
 }
-"""Of each theme, in the order of `_THEMES`."""
+"""The colours of each theme, in the order of `_THEMES`."""
 ThemeColors = Mapping[str, str]
-"""The colours of a theme by name: `#rrggbb`, of the theme `ansi` `ansi_red`."""
+"""The colours of a theme by name: `#rrggbb`, or `ansi_red` in the theme `ansi`."""
 THEMES: Mapping[str, ThemeColors] = {
     theme: {name: values[place] for name, values in _COLORS.items()} for place, theme in enumerate(_THEMES)
 }
@@ -69,12 +69,12 @@ class Look:
     version: str = ""
     cwd: Path = field(default_factory=Path)
     keys: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """`tui.keys`: the name of an action, and the key or keys instead of its own."""
+    """`tui.keys`: the name of an action -> the key or keys instead of its own."""
     status: tuple[str, ...] = STATUS_ITEMS
     bell_after: float = 15.0
-    """Seconds: a longer turn rings the bell when it ends, and a question does; 0: never."""
+    """A turn that takes more seconds rings the bell at its end, and so does a question; 0: never."""
     welcomes: bool = False
-    """Greet the user: it is the first start."""
+    """Whether to greet the user, because it is the first start."""
 
     @property
     def colors(self) -> ThemeColors:
@@ -88,14 +88,14 @@ class Look:
 
 
 def theme_for(background: str) -> str:
-    """The theme for a background as terminals name it (`rgb:fbfb/fafa/f7f7`)."""
+    """The theme for a background in the notation of terminals (`rgb:fbfb/fafa/f7f7`)."""
     match = _RGB.match(background)
     shares = [int(part, 16) / (16 ** len(part) - 1) for part in match.groups()] if match else [0]
     return "light" if sum(shares) / len(shares) > 0.5 else "dark"
 
 
 def has_true_color() -> bool:
-    """Whether the terminal shows every colour, as it says in its environment."""
+    """Whether the terminal shows every colour, according to the environment."""
     return os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit")
 
 

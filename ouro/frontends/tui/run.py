@@ -33,11 +33,11 @@ OPEN_TIMEOUT = 0.5
 SEND_TIMEOUT = 0.1
 """Seconds that Textual waits for the first answer, so that its import does not delay the request."""
 TURN_TIMEOUT = 0.8
-"""Seconds that an interrupted turn has to end."""
+"""Seconds for an interrupted turn to end."""
 CLOSE_TIMEOUT = 0.7
-"""Seconds that the session has to close after its turn."""
+"""Seconds for the session to close after its turn."""
 EXIT_TIMEOUT = 1.8
-"""Seconds after a signal by which the process ends, whatever hangs."""
+"""Seconds after a signal until the process ends, even if something hangs."""
 WARM_UP_AFTER = 0.6
 """Seconds after which a thread imports what the first answer needs; by then the screen is drawn."""
 TAIL_LINES = 24
@@ -49,7 +49,7 @@ class SessionStart:
 
     Args:
         message: a first message of the command line.
-        take_message: returns the first message that was entered, and not again; empty if there is none.
+        take_message: returns the first message that was entered, each only once; empty if there is none.
     """
 
     def __init__(
@@ -223,8 +223,8 @@ def _warm_up() -> None:
     from ouro.frontends.tui.blocks.palette import Palette
 
     warm_up(Palette({}))
-    # Modules stay: visiting them in a collection would stop the screen for 40 ms. Freeze only once: objects that are
-    # frozen later, such as a question panel or a closed session, would never be freed.
+    # Modules are never freed, and to visit them in a collection would stop the screen for 40 ms, so they are frozen.
+    # This is done only once: objects frozen later, such as a question panel or a closed session, would never be freed.
     gc.freeze()
 
 

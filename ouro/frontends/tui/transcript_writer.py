@@ -106,7 +106,7 @@ class TranscriptWriter:
 
     def _show_subagent(self, event: events.SubagentProgress) -> None:
         card = self._cards.get(event.call_id)
-        if card is None:  # in the background: its end is a notice
+        if card is None:  # it runs in the background: its end is a notice
             return
         card.rename(f"{event.id}: {event.task}")
         doing = event.state if event.state in ("thinking", "answering") else ""

@@ -1,6 +1,6 @@
 """The search index of sessions and memory in SQLite: words, vectors, entities. All SQL is written here.
 
-Code outside imports from here only. Modules are imported on first use.
+Code outside of this package imports from here only. Modules are imported on first use.
 """
 
 from typing import TYPE_CHECKING

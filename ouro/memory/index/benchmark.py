@@ -139,7 +139,7 @@ _LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FRO
 def ask_own_notes(
     search: Search, recall: Callable[[str, str, str], Sequence[str]]
 ) -> tuple[list[SearchAnswer], dict[str, str], int]:
-    """Recall every note in force by the words of the turn that taught it. Blocks for some milliseconds a note.
+    """Recall every current note by the words of the turn that it came from. Blocks for some milliseconds a note.
 
     `recall` returns the ids of the notes for a text, a repository (its root, or empty) and a branch.
 

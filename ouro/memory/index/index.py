@@ -1,4 +1,5 @@
-"""Index: sessions and memory in SQLite, for searching; its tables and its file. Derived; may be deleted."""
+"""Index: sessions and memory in SQLite, for searching; its tables and its file. The index is derived data and may be
+deleted."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ WAIT_SECONDS = 5.0
 _NO_DAMAGE = {
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR
 }  # fmt: skip
-"""What the disk or another process does. Setting the index aside for it would cost its vectors."""
+"""Errors caused by the disk or another process. They are no reason to set the index aside, which would lose vectors."""
 _WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
 _LASTING = (
     "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER NOT NULL, model INTEGER NOT NULL, vector BLOB NOT NULL,"
@@ -91,17 +92,17 @@ _TABLES = (
     "CREATE INDEX relations_by_path ON relations (path)",
     "CREATE VIEW core AS SELECT * FROM notes WHERE kind = 'core'",
 )
-"""`notes` holds notes and the lines of core files; `outputs` is apart, so that recall never reads what a tool said.
-`anchors` are the files that a note speaks of, with the git hash of what they held then.
+"""`notes` holds notes and the lines of core files. `outputs` is a separate table, so that recall never reads tool
+outputs. `anchors` are the files that a note names, with the git hash of their content at that time.
 
-`stamp` rises as vectors come: those without one are still to be made, those above the last one seen are new. It speaks
-of the model that `facts` names; `vectors` has those of other `models`, too. A model that gives vectors of another
-length than before is another one; `used` is the day on which it was last worked with.
+`stamp` is a rising number that a row gets with its vector: rows without one still need a vector, and rows with a
+higher one than the last seen are new. It is for the model in `facts`; `vectors` also has vectors of other `models`.
+If a model returns vectors of another length, it counts as another model. `used` is the day of its last use.
 """
 
 
 def _words_of(table: str) -> tuple[str, ...]:
-    """The word index of a table's `text`, kept in step by triggers."""
+    """The word index of a table's `text`; triggers keep it up to date."""
     words = f"{table}_words"
     return (
         f"CREATE VIRTUAL TABLE {words} USING fts5(text, content = '{table}', content_rowid = 'id', {_WORDS})",
@@ -141,8 +142,8 @@ class Index:
     Reads and writes have separate connections, so that a search does not wait for an update.
 
     Raises:
-        SearchUnavailable: the index cannot be read or written just now; a broken one was set aside, and `follow` makes
-            it again. From every method.
+        SearchUnavailable: every method raises it if the index cannot be read or written now. A broken index was set
+        aside, and `follow` builds it again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -187,7 +188,7 @@ class Index:
 
     def follow(self, sources: Sources, progress: Progress | None = None) -> int:
         """Update the index, after another process that indexes sessions; returns the number of changed files."""
-        self.made()  # opened, so that its folder is there
+        self.made()  # opened first, so that its folder exists
         if sources.sessions is None:
             return self._follow(sources, progress)
         try:
@@ -270,7 +271,7 @@ class Index:
             for memory in sources.memories:
                 try:
                     changed, gone = changed_files(database, memory)
-                except UnicodeEncodeError:  # a folder name that is not UTF-8
+                except UnicodeEncodeError:  # the name of the folder is not UTF-8
                     log.warning("not searched: %r", str(memory.path))
                     continue
                 yield from (partial(remove_file, path=path) for path in gone)
@@ -307,8 +308,8 @@ def _is_in_memory(database: sqlite3.Connection) -> bool:
 
 
 def make_tables(database: sqlite3.Connection) -> None:
-    """Replace all tables by empty ones; vectors stay, as they took long to compute."""
-    for pattern in ("%!_words", "%"):  # the word indexes first: their inner tables go with them
+    """Replace all tables with empty ones; vectors stay, because they took long to compute."""
+    for pattern in ("%!_words", "%"):  # the word indexes first: this also removes their inner tables
         found = database.execute(
             "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE ? ESCAPE '!'"
             " AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT IN ('vectors', 'models', 'facts')",
@@ -325,7 +326,7 @@ def make_tables(database: sqlite3.Connection) -> None:
 def open_index(path: Path) -> sqlite3.Connection:
     """Open the index at `path`. A broken one, or one of another version, is set aside first.
 
-    If it cannot be written, the index is in memory, for this process alone.
+    If it cannot be written, the index is in memory, for this process only.
     """
     try:
         ensure_private_dir(path.parent)
@@ -351,7 +352,7 @@ def writing_alone(path: Path) -> AbstractContextManager[object]:
 
 
 def _copy_vectors(made: sqlite3.Connection, aside: Path) -> None:
-    """Copy the vectors of the index that was set aside: they may have cost money."""
+    """Copy the vectors from the index that was set aside: they may have cost money."""
     if not aside.is_file():
         return
     try:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore
 
 _PORTION, _REMOVED = 1 << 20, 2_000
-"""Bytes that are indexed, and rows that are removed, in one transaction: about a second. In one transaction for all of
-a session of 100 MB, the end of a session waited two minutes."""
+"""Bytes to index, and rows to remove, in one transaction: about a second. With one transaction for a whole session of
+100 MB, the end of a session waited two minutes."""
 _HASHED_WHOLE = 8 << 20
 _HASHED_END = 64 << 10
 _MAX_PLACES = (1 << SHIFT) - 2
@@ -56,9 +56,9 @@ class IndexedSession(msgspec.Struct):
     size: int = 0
     mtime: int = 0
     read: int = 0
-    """Up to here the file is in the index."""
+    """The file is indexed up to this offset."""
     hash: bytes = b""
-    """Of the bytes up to there: tells an appended file from one that was edited."""
+    """The hash of the bytes up to there: it shows whether a file was appended to or edited."""
 
 
 _COLUMNS = IndexedSession.__struct_fields__
@@ -77,7 +77,7 @@ def remove_session(database: sqlite3.Connection, folder: str) -> bool:
     row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
     if row is None:
         return False
-    database.execute("UPDATE sessions SET hash = x'' WHERE seq = ?", row)  # if it comes back, it is read anew
+    database.execute("UPDATE sessions SET hash = x'' WHERE seq = ?", row)  # a session that returns is read again
     first, last = row[0] << SHIFT, ((row[0] + 1) << SHIFT) - 1
     for table in ("messages", "outputs"):
         within = f"FROM {table} WHERE id BETWEEN ? AND ?"
@@ -142,7 +142,7 @@ _INDEXED = ("message", "title", "summary", "model")
 
 
 def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
-    record = parse_record(block) if kind_of(block) in _INDEXED else None  # opening the session reports a damaged one
+    record = parse_record(block) if kind_of(block) in _INDEXED else None  # a damaged one is reported when it is opened
     match record:
         case MessageRecord(number, at, message):
             session.messages += 1
@@ -187,7 +187,7 @@ def _call_text(call: ToolCall) -> str:
 
 CORE_FILES = tuple(f"{category}.md" for category in CORE)
 MAX_FILE = 1 << 20
-"""Bytes. Longer core files and notes are not indexed."""
+"""Core files and notes with more bytes are not indexed."""
 
 
 class MemoryFolder(msgspec.Struct, frozen=True):

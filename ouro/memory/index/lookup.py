@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter
 
 PATIENCE_SECONDS = 3.0
-"""Seconds that a search waits for an index update; then it searches what is there."""
+"""Seconds that a search waits for an index update; then it searches the index as it is."""
 CLOSE_SECONDS, CLOSE_NOTES = 2.0, 16
-"""Seconds at most, and how many of the newest notes get vectors when a session is closed; an import has 50,000."""
+"""When a session is closed: maximum seconds, and number of the newest notes, to make vectors. An import has 50,000."""
 IDLE_SECONDS = 5.0
-"""Seconds after a turn before the local model is loaded: turns that follow each other need it once."""
+"""Seconds after a turn before the local model is loaded: for consecutive turns it is loaded only once."""
 _FILL = (
     "import os, sys; os.nice(10)\nfrom pathlib import Path\n"
     "from ouro.memory.index import Index, Vectors, local_embedder\n"
@@ -72,7 +72,7 @@ class Lookup:
         """Update the index and make missing vectors, a few at a time. For the background."""
         self._is_asked_again = True
         if self._keeping_up.locked():
-            return  # the running update continues with it
+            return  # the running update includes it
         async with self._keeping_up:
             while self._is_asked_again and not self._stopped.is_set():
                 self._is_asked_again = False
@@ -92,7 +92,7 @@ class Lookup:
         return self._search
 
     def follow(self, sources: Sources, seconds: float = math.inf, pause: float = 0.0) -> bool:
-        """Index changed files for `seconds`, with pauses; returns whether none is left for the next time. Blocks."""
+        """Index changed files for `seconds`, with pauses; returns whether all are indexed. Blocks."""
         deadline = time.monotonic() + seconds
 
         def check(_done: int, _all: int) -> None:
@@ -110,7 +110,7 @@ class Lookup:
         return True
 
     def fill_notes(self, seconds: float = math.inf, most: float = math.inf) -> None:
-        """Make the vectors of notes that have none yet. Blocks; arguments and errors as of `Vectors.fill_all`."""
+        """Make the vectors of notes that have none yet. Blocks; arguments and errors as for `Vectors.fill_all`."""
         if vectors := self.search().vectors:
             vectors.fill_all(("notes",), seconds, most)
 
@@ -126,7 +126,7 @@ class Lookup:
             await asyncio.to_thread(search.index.close)
 
     def _finish_notes(self) -> None:
-        """In a session with one turn (`ouro -p`) the background work has not reached the notes yet."""
+        """Make missing vectors of notes: with only one turn (`ouro -p`) the background work has not reached them."""
         if not self._has_turns:
             return
         try:
@@ -141,19 +141,19 @@ class Lookup:
         if self._search and self._search.vectors and isinstance(self._search.vectors.embedder, LocalEmbedder):
             await asyncio.sleep(IDLE_SECONDS)
             if not self._is_asked_again and await asyncio.to_thread(self._search.vectors.are_missing):
-                await self._fill_apart()
+                await self._fill_in_process()
         else:
             await self._fill_here()
 
-    async def _fill_apart(self) -> None:
-        """Make vectors by the local model, in a process of its own: it takes 100 MB, which its end returns."""
+    async def _fill_in_process(self) -> None:
+        """Make vectors with the local model in a separate process: it takes 100 MB, which its end frees."""
         command = [sys.executable, "-P", "-c", _FILL, str(self._path)]
         process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
         try:
             if code := await process.wait():
                 log.warning("vectors are made later: exit code %d", code)
         finally:
-            if process.returncode is None:  # the session is closed; what is made is in the index
+            if process.returncode is None:  # the session is closed; finished vectors are in the index
                 process.terminate()
                 await process.wait()
 

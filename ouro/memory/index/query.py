@@ -39,7 +39,7 @@ FORMS = {word: tuple(family.split()) for family in _FAMILIES for word in family.
 
 
 _THAI = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u109f\u1780-\u17d3"
-"""Thai, Lao, Burmese, Khmer: letters, so that it takes three to tell something."""
+"""Thai, Lao, Burmese, Khmer: these are letters, so groups of three are indexed."""
 _KANA = "\u3041-\u309f"
 _IDEAS = (
     "\u3005-\u3007\u30a1-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003fffd"
@@ -55,12 +55,12 @@ _RUN = late_pattern(
 _CAMEL = late_pattern(r"[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
 _PART = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _MAX_NAME = 60
-"""What is longer is no name, but data in letters."""
+"""A longer word is not a name, but data written in letters."""
 _APART = r" \g<0> "
 _GRAMMAR = late_pattern(
     "[的了是在和与與及或吗嗎呢吧啊呀我你您他她它们們这這那哪有不就也都把被让讓请請很会會要能个個为為怎么麼什]+"
 )
-"""Signs that hold a Chinese sentence together."""
+"""Function characters of Chinese; they do not name a subject."""
 
 
 def findable(text: str) -> str:
@@ -110,11 +110,11 @@ def _groups(run: str, size: int) -> list[str]:
 
 
 MAX_PASSAGE = 1_000
-"""Characters; about what the local embedding model reads of a text."""
+"""Maximum characters of a passage; the local embedding model reads about so much of a text."""
 MAX_PASSAGES = 60
-"""Passages of one message; what follows in a longer one is read, but not found."""
+"""Maximum passages of one message; the rest of a longer message cannot be found."""
 SHIFT = 20
-"""The id of a passage is its session's `seq` and, in this many bits, its position: neighbours have adjacent ids."""
+"""The id of a passage: the `seq` of its session and, in so many bits, its position. Neighbours have adjacent ids."""
 
 _BORDERS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"(?<=[.!?:;])\s"), re.compile(r"\s"))
 
@@ -177,13 +177,13 @@ class ParsedQuery(msgspec.Struct, frozen=True):
     speaker: str = ""
     """The speaker, if the query names exactly one."""
     days: tuple[tuple[str, str], ...] = ()
-    """Named spans of days, first and last, as `2026-11-21`."""
+    """The spans of days that the query names: first and last day, as `2026-11-21`."""
     spoken: str = ""
-    """The query from the speaker's point of view, for vectors."""
+    """The query as the speaker would say it, for vectors."""
 
 
 def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None) -> ParsedQuery:
-    """Parse a query. Partial or relative days mean the last such days before `today`."""
+    """Parse a query. Partial or relative dates mean the last such days before `today`."""
     speaker = _speaker(text, speakers)
     names = {word.lower() for name in speakers for word in _WORD.findall(name)}
     days, rest = _days(text, today)
@@ -236,7 +236,7 @@ def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], s
 
 
 def _calendar_span(year: int, month: int, day: int) -> list[tuple[date, date]]:
-    """The span of a year, month or day (0: all); None for a date that does not exist."""
+    """The span of a year, month or day (0: not given); None for a date that does not exist."""
     try:
         if day:
             return [(date(year, month, day),) * 2]

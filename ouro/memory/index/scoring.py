@@ -1,4 +1,4 @@
-"""Scores of passages for a query: a sum of few terms, each measured to help."""
+"""Scores of passages for a query: a sum of few terms, each of which improved the measured results."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ASKS = late_pattern(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
 
 # The weight of each term, relative to the share of the query's words and to the cosine, which count 1.0.
 AROUND = 0.2
-"""Of the cosines of the passage before and of the one after."""
+"""The weight of the cosines of the passages before and after."""
 SPEAKER = 0.3
 DAYS = 0.3
 QUESTION = 0.1
-"""Subtracted from a question: it seldom holds the answer."""
+"""Subtracted if the passage is a question: a question seldom contains the answer."""
 SESSION = 0.2
-"""Of the best passage in the same session."""
+"""The weight of the best passage in the same session."""
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -77,13 +77,13 @@ def days_fit(at: str, question: ParsedQuery) -> float:
 
 
 MAX_PLACES = 2_000
-"""Of a word that is said more often than that, the newest places are looked at: it tells little apart."""
+"""Maximum places of a word that are looked at, newest first: a more frequent word distinguishes little."""
 MAX_LOOKED_AT = 6_000
-"""Places of all words together; the rare words come first."""
+"""Maximum places of all words together; rare words come first."""
 MIN_COUNT = 30
-"""Passages that there are at least, for the rarity of words: of three notes each word of one is common."""
+"""The rarity of words is computed with at least so many passages: with three notes every word would be common."""
 NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
-"""A word counts for the passages around, too: one after it was said .7, one before .5 …; largest first."""
+"""A word also counts for passages around it: .7 for the next passage, .5 for the one before …; largest first."""
 
 
 EVERYTHING = "TRUE"
@@ -94,7 +94,7 @@ class PassageRange(msgspec.Struct, frozen=True):
 
     count: int
     condition: str = EVERYTHING
-    """In SQL, of `passage`, which is the id of one."""
+    """The SQL condition for `passage`, the id of a passage."""
 
     @property
     def is_all(self) -> bool:
@@ -113,7 +113,7 @@ def word_scores(
 
     A word without any match still counts in the total. Neighbours may be outside of the filter.
     """
-    different = {stem(forms[0]): forms for forms in reversed(words)}  # `paint` and `painting` are one word
+    different = {stem(forms[0]): forms for forms in reversed(words)}  # `paint` and `painting` count as one word
     found = [_places(database, table, forms, within) for forms in different.values()]
     whole = sum(weight for weight, _ in found)
     scores: dict[int, float] = {}
@@ -148,7 +148,7 @@ def _places(
     )
     ids, count = [row[0] for row in rows], max(within.count, MIN_COUNT)
     often = float(len(ids))
-    if len(ids) == MAX_PLACES:  # a common word: estimated from its rate in the newest passages
+    if len(ids) == MAX_PLACES:  # for a common word the number is estimated from its rate in the newest passages
         edges = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
         first, last = database.execute(edges).fetchone()
         often = min(count, len(ids) * max(1, last - first + 1) / (ids[0] - ids[-1] + 1))

@@ -42,9 +42,9 @@ _COMPARED = {"note": "notes", "core": "notes", "message": "messages"}
 """The tables of the kinds whose texts have vectors."""
 _NOTE_CANDIDATES = 150
 _NEAREST_NOTES = 300
-"""Candidates by the signs of their vectors."""
+"""The number of candidates that are selected by the signs of their vectors."""
 _CANDIDATES = 200
-"""Messages that are scored, from each of words, vectors and days."""
+"""The number of messages to score that are taken from each of words, vectors and days."""
 _OUTPUT_WORTH = 0.7
 """The weight of a tool output; messages about it count more."""
 _SESSIONS_OF_DAYS = 20
@@ -52,7 +52,7 @@ _SESSIONS_OF_DAYS = 20
 
 class MemoryHit(msgspec.Struct, frozen=True):
     id: str
-    """Of a note its id, of a core line `facts.md:3`, of a message `<session id>:<message number>`."""
+    """The id of a note, `facts.md:3` for a core line, `<session id>:<message number>` for a message."""
     kind: HitKind
     text: str
     score: float
@@ -64,9 +64,9 @@ class MemoryHit(msgspec.Struct, frozen=True):
     title: str = ""
     project: str = ""
     number: int = 0
-    """Of the message; of a core line its line; of a note the turn that taught it."""
+    """The number of the message; the line number of a core line; for a note the turn that it came from."""
     role: str = ""
-    """The speaker; of an output the tool."""
+    """The speaker; for an output the tool."""
     path: str = ""
     scope: str = ""
     category: str = ""
@@ -84,16 +84,16 @@ class SearchFilter(msgspec.Struct, frozen=True):
     since: str = ""
     """`2026-11-21`, or with a time, in UTC."""
     scope: str = ""
-    """With a scope or a category, only notes and core lines are found."""
+    """If a scope or category is given, only notes and core lines are found."""
     category: str = ""
     project: str = ""
-    """The folder of the sessions, the root of the repository of notes. The user's own notes are always found."""
+    """The folder of sessions, and the repository root of notes. The user's own notes are always found."""
     session: str = ""
-    """Its whole id."""
+    """The whole id of a session."""
     archived: bool = False
-    """Archived notes, too."""
+    """Also find archived notes."""
     notes_of: tuple[str, ...] | None = None
-    """The roots of the repositories whose notes may be found beside the user's own; None: of each."""
+    """The roots of the repositories whose notes may be found in addition to the user's own; None: all."""
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -157,7 +157,7 @@ class Search:
     def nearest_notes(self, texts: Sequence[str], k: int, wanted: Sequence[SearchFilter]) -> list[MemoryHit]:
         """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note with its best cosine.
 
-        By vectors alone, best first; empty without vectors. Raises ModelError.
+        Only vectors are used; best first; empty without vectors. Raises ModelError.
         """
         if self.vectors is None or not self.vectors.exist(("notes",)):
             return []
@@ -281,7 +281,7 @@ def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
 
 
 def _range_of_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
-    """The messages or outputs that pass the filter: those of a session, or from the first one after `since` on."""
+    """The messages or outputs that pass the filter: those of a session, or all from the first one after `since`."""
     database, wanted = request.database, request.wanted
     column = "passages" if table == "messages" else "outputs"
     if not (wanted.session or wanted.project or wanted.since):
@@ -399,5 +399,5 @@ def _excerpt(text: str, words: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """As long as `text`."""
+    """`text` without case and accents, in the same length."""
     return "".join(unicodedata.normalize("NFD", letter)[0].lower()[0] for letter in text)

@@ -1,10 +1,10 @@
 """Vectors of passages and notes: made in the background, stored by model and text hash, searched by numpy.
 
-Two projects may use two models: each keeps its vectors, and no text is paid for twice. Vectors of a model that was
-not used for `KEPT_DAYS` are deleted.
+Two projects may use two models: the vectors of both are stored, so that no text is paid for twice. Vectors of a model
+that was not used for `KEPT_DAYS` are deleted.
 
-Vectors are stored in half precision. A search compares one bit per dimension (48 bytes a passage) with all of them,
-then the nearest exactly.
+Vectors are stored in half precision. A search first compares one bit per dimension (48 bytes a passage) of all
+vectors, then the exact vectors of the nearest ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BATCH = 64
 KEPT_DAYS = 30
 _READ_AT_ONCE = 20_000
 _COUNTED_AT_ONCE = 1 << 16
-"""Vectors; what is needed for so many stays in the processor's cache."""
+"""Vectors that are compared at once; the data of so many fits into the processor's cache."""
 _HAS_VECTOR = "EXISTS (SELECT 1 FROM vectors WHERE vectors.hash = {}.hash AND vectors.model = ?)"
 _MAX_QUESTIONS = 64
 _MAX_QUESTION = 2_000
@@ -51,10 +51,10 @@ class _Bits(msgspec.Struct):
 
     ids: NDArray[np.int64]
     signs: NDArray[np.uint64]
-    """A row for each 64 dimensions: read row by row, all of them take a third of the time."""
+    """One row for each 64 dimensions: reading row by row takes a third of the time."""
     stamp: int
     made: str
-    """Which index and model they are of, and since which change of model."""
+    """The index, the model, and the change of model that they belong to."""
 
 
 class Vectors:
@@ -66,7 +66,7 @@ class Vectors:
         self._bits: dict[str, _Bits] = {}
         self._questions: OrderedDict[str, Floats] = OrderedDict()
         self._length = 0
-        """Of a vector, as the model gave the last one; 0 before it was asked."""
+        """The length of the model's last vector; 0 before the first one."""
         self._lock = threading.RLock()
 
     def fill(self, most: int = BATCH, tables: Sequence[str] = TABLES) -> int:
@@ -85,7 +85,7 @@ class Vectors:
             done += count
 
     def exist(self, tables: Iterable[str] = TABLES) -> bool:
-        """Whether any text has a vector, of any model, and these tables have a text."""
+        """Whether there are vectors of any model, and these tables are not empty."""
         with self._index.reading() as database:
             found = (database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables)
             return any(found) and database.execute("SELECT 1 FROM vectors LIMIT 1").fetchone() is not None
@@ -139,7 +139,7 @@ class Vectors:
         return dict(zip((place for place, _ in rows), found.tolist(), strict=True))
 
     def choose_model(self) -> None:
-        """Set the stamps to the vectors of this model: another process may have set them for another model."""
+        """Set the stamps for the vectors of this model: another process may have set them for another model."""
         today = datetime.now(UTC).date()
         with self._index.reading() as database:
             if self._is_chosen(database, (model := self._model(database, self._length))[0]) and model[1] == str(today):
@@ -210,7 +210,7 @@ class Vectors:
             ]
             database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
             if not self._is_chosen(database, model):
-                return 0  # another process uses another model now; the stamps belong to that one
+                return 0  # another process uses another model now; the stamps are for that model
             (last,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
             stamps = [(last + step, place, hashed, model) for step, (place, hashed, _) in enumerate(rows, 1)]
             database.executemany(

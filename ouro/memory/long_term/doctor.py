@@ -26,12 +26,12 @@ from ouro.utils.text import join_names, one_line, plural
 
 _TRIGGER = re.compile(rf"---\n(?:(?!---)[^\n]*\n)*?trigger: ({'|'.join(get_args(Trigger))})\n")
 _AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"), (float("inf"), "older"))
-"""A number of days, and the name of the group of entries that are younger."""
+"""A number of days, and the name of the group for entries younger than that."""
 
 
 Level = Literal["ok", "warning", "problem"]
 Problem = tuple[Level, str, str]
-"""The level, what is wrong, and advice."""
+"""The level, the problem, and advice."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class MemoryStats(msgspec.Struct, frozen=True):
     sizes: Mapping[str, int]
     """Bytes of the files, by scope."""
     recalled: Mapping[str, int]
-    """Note id -> number of messages it was sent with, for the ten most recalled."""
+    """Note id -> number of messages it was sent with, for the ten notes that are recalled most often."""
     last_recalled: str = ""
     """The time when a note last went to a model."""
 
@@ -119,7 +119,7 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
 
 
 def _triggers(scope: ScopeMemory) -> Iterator[str]:
-    """The triggers of the notes in use. Parsing a note takes ten times as long as this pattern."""
+    """The triggers of the notes in use. Read by a pattern: parsing a note takes ten times as long."""
     names = {*scope.loaded.notes} - {*scope.untrusted}
     texts = scope.store.texts([name for name in names if not name.startswith(f"{ARCHIVE}/") and is_note_name(name)])
     for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""MemoryEditor: reads memory and changes it for the user; every change by a user goes through it."""
+"""MemoryEditor: reads memory and changes it for the user; every change by a user is made with it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MemoryEditor:
     """Made for one action of the user. Everything blocks: use from a thread, while nothing else writes memory.
 
     Args:
-        index: returns the search index, for fast listing; None: read the files.
+        index: returns the search index, for fast listing. None: the files are read.
         moment: the session and turn of the action.
         worktree: the root of the worktree in use, where it is not the main one.
     """
@@ -58,7 +58,7 @@ class MemoryEditor:
         """Texts as they were read, to detect changes made meanwhile."""
 
     def scope(self, name: str) -> ScopeMemory:
-        """One scope; raises UsageError where it is not in use here."""
+        """One scope; raises UsageError if it is not in use here."""
         found = next((scope for scope in self.scopes if scope.scope == name), None)
         if found is None:
             hint = "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`." if name == "repo" else ""
@@ -66,7 +66,7 @@ class MemoryEditor:
         return found
 
     def text(self, scope: Scope, name: str) -> str:
-        """The text of a file; empty if it does not exist. Raises UsageError where it is unsafe to read."""
+        """The text of a file; empty if it does not exist. Raises UsageError if it is unsafe to read."""
         try:
             text = self.scope(scope).store.read(name) or ""
         except FileRefused as error:
@@ -103,13 +103,13 @@ class MemoryEditor:
         return events[0] if events else None
 
     def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
-        """Undo a commit and all of its turn, in every scope that it wrote to, or one hunk.
+        """Undo a commit and everything else that its turn wrote, in every scope; or one hunk.
 
         Args:
             rewind: the message to before which the session is rewound.
 
         Raises:
-            UsageError: there is no such commit or hunk, or nothing of it is left.
+            UsageError: there is no such commit or hunk, or nothing of it is left to undo.
         """
         planned = Timeline([scope.store for scope in self.scopes]).plan_undo(commit, hunk)
         at, results = replace(self.moment, rewind=rewind), list[UndoResult]()

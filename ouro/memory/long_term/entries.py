@@ -77,7 +77,7 @@ class EntryDetails(msgspec.Struct, frozen=True):
 
 
 def describe_source(entry: MemoryEntry) -> str:
-    """The source of an entry, on one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
+    """The source of an entry in one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
     session = f"session {entry.session[:8]}" + (f", turn {entry.turn}" if entry.turn else "") if entry.session else ""
     chain = f"changed {plural(entry.versions - 1, 'time')}" if entry.versions > 1 else ""
     return " · ".join(filter(None, (entry.at[:10], session, entry.source, chain, *entry.badges)))
@@ -97,7 +97,7 @@ def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
         for category in scope.store.core:
             name, text = f"{category}.md", scope.loaded.core.get(category, "")
             commits: dict[str, Commit] = {}
-            if text.strip():  # by the text of the line, as the files may be newer than the history
+            if text.strip():  # looked up by the text of the line, because the files may be newer than the history
                 with suppress(MemoryUnusable):
                     commits = {line.text.strip(): line.commit for line in history.blame(scope.store.repository, name)}
             for number, line in enumerate(text.splitlines(), 1):

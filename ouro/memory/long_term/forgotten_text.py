@@ -1,4 +1,4 @@
-"""A text to forget in all forms in which it may be written, and plain files without it."""
+"""A text to forget, in all forms in which it may be written; and plain files from which it is removed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Progress = Callable[[str], None]
 MIN_CHARACTERS = 4
 MAX_CHARACTERS = 10_000
 _MIN_WRAPPED = 12
-"""Characters from which on a line may end inside a word: long keys are wrapped."""
+"""In a text with at least so many characters a line may end inside a word, because long keys are wrapped."""
 _MIN_BASE64 = 8
 _PLACEHOLDERS = ("[forgotten]", "[gone]", "[…]")
 _SPACE = r"(?:(?:\s|\\[nrt]|%20|%0[ad]|\\(?=\n)|(?<=\n)[|>#])+|\+)"
 _BREAK = r"(?:\\?\r?\n[ \t]*(?:\\|[|>#] ?)?)?"
 _ARGUMENT = "arguments"
-"""Below the arguments of a tool call no key has a meaning."""
+"""Inside the arguments of a tool call, keys have no meaning to ouro."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _FIXED = {"role", "at", "id", "kind", "media_type", "file", "signature", "model", "format", "created_at", "project"}
 """Fields of records that are needed to read the others."""
@@ -36,7 +36,7 @@ class ForgottenText:
     """A text to be forgotten: as it is, in other case, in base64, in URLs, escaped, and over several lines.
 
     Raises:
-        UsageError: it is too short to be told from other text, or too long.
+        UsageError: it is too short to be distinguished from other text, or too long.
     """
 
     def __init__(self, text: str) -> None:
@@ -91,7 +91,7 @@ class ForgottenText:
                 for key, item in value.items()
             }
             if made.get("signature") and made.get("text") != value.get("text"):
-                made["signature"] = ""  # it signs a text that has changed
+                made["signature"] = ""  # it is the signature of a text that has changed
             return made
         if isinstance(value, Sequence):
             return [self.remove_from_data(item, name) for item in value]
@@ -124,7 +124,7 @@ def _pattern_of_character(character: str) -> str:
 
 
 def _base64_forms(data: bytes) -> list[str]:
-    """What all base64 texts of something that contains `data` have in common, for each of three alignments."""
+    """The part that every base64 text of something that contains `data` has, for each of the three alignments."""
     cores: list[str] = []
     for ahead in range(3):
         whole = base64.b64encode(bytes(ahead) + data + b"\0\0").decode()
@@ -145,7 +145,7 @@ class ForgetReport(msgspec.Struct):
     places: list[PlaceCount] = []
     """All that were searched, also those without the text."""
     left: list[str] = []
-    """What stays, and what the user can do about it."""
+    """Where the text remains, and what the user can do about it."""
     sessions: list[str] = []
     """The folders of sessions that hold it."""
     unsearched: list[str] = []
@@ -165,7 +165,7 @@ class ForgetReport(msgspec.Struct):
 
 
 def regular_files(folder: Path) -> Iterator[Path]:
-    """Each regular file of the user below a folder; links are not followed."""
+    """The user's regular files below a folder; links are not followed."""
     for root, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
@@ -176,7 +176,7 @@ def regular_files(folder: Path) -> Iterator[Path]:
 
 
 def forget_in_file(path: Path, forgotten: ForgottenText, report: ForgetReport) -> None:
-    """Replace a file by one without the text (0600); a binary file is left, and reported."""
+    """Replace a file with one without the text (0600); a binary file is not changed, but reported."""
     data = path.read_bytes()
     try:
         if "\0" in data.decode():

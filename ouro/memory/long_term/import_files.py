@@ -35,7 +35,7 @@ _ENDINGS = (*_TEXTS, ".json", ".cursorrules")
 _MAX_BYTES = 4 << 20
 _MAX_FILES = 2_000
 _MAX_DEPTH = 4
-"""The most levels of files that include others."""
+"""The maximum depth of files that include other files."""
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _BULLET = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
@@ -51,7 +51,7 @@ _TOO_SHORT = 40
 _EMPTY_HEADINGS = {"Gemini Added Memories"}
 """Headings without information, left out in front of short pieces."""
 _TYPES: dict[str, Scope | None] = {"user": "user", "feedback": None, "project": "repo", "reference": None}
-"""The types in Claude Code's topic files, each with its scope."""
+"""The types of Claude Code's topic files, each with its scope."""
 
 # Codex
 _MATERIAL = {"raw_memories.md", "rollout_summaries", "extensions"}
@@ -69,11 +69,11 @@ class ImportPiece(msgspec.Struct, frozen=True):
     path: Path
     scope: Scope | None = None
     project: str = ""
-    """The project that it is about, if the file says so: a folder, or Claude Code's name for it."""
+    """The project that it is about, if the file names one: a folder, or Claude Code's name for it."""
     category: str = ""
-    """The core category, if the file says it."""
+    """The core category, if the file names it."""
     note: Note | None = None
-    """The note, if the file holds a whole one."""
+    """The note, if the file holds a complete one."""
 
 
 class ImportMaterial(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
                 if (size := os.fstat(file.fileno()).st_size) > _MAX_BYTES:
                     raise FileRefused(f"{size:,} bytes; at most {_MAX_BYTES:,} are read")
                 text = decode_text(file.read(_MAX_BYTES + 1))
-            pieces += list(_pieces(path, text))  # none where a part cannot be read
+            pieces += list(_pieces(path, text))  # no files at all if a part cannot be read
         except (FileRefused, OSError) as error:
             skipped.append(SkippedFile(str(path), reason_of(error)))
             continue
@@ -131,8 +131,8 @@ def claude_project_name(root: Path) -> str:
 def is_trusted_text(path: Path) -> bool:
     """Whether the text of a file counts as the user's: it is outside of any repository, or in one the user trusts.
 
-    Others may have written the files of a repository (M1). Folders where agents store memory count as the user's, also
-    if they are git repositories. Blocks.
+    Other people may have written the files of a repository (M1). Folders where agents store memory count as the user's,
+    even if they are git repositories. Blocks.
     """
     if any((Path.home() / folder).resolve() in path.resolve().parents for folder in _AGENT_MEMORY):
         return True
@@ -164,7 +164,7 @@ def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
         elif inside.parent.name == ARCHIVE and is_note_name(inside.name):
             reason = "archived notes"
         elif inside.stem == "persona":
-            reason = "it describes that agent, not you"
+            reason = "it describes that agent, not the user"
         else:
             chosen.append(path)
             continue

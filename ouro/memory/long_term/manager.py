@@ -39,7 +39,7 @@ _Done = TypeVar("_Done")
 _CONSOLIDATED = "consolidated"
 """The record of the texts that need no consolidation: the input and the output of the last run."""
 _MAX_OWN_COMMITS = 100
-"""Among so many commits of a scope, those of a session are looked for."""
+"""The number of latest commits of a scope that are searched for those of a session."""
 _ASKED_FOR = ("person", "import", "undo")
 """Origins that are shown also with `write: silent`, because the user asked for the change."""
 
@@ -49,7 +49,7 @@ class LongTermMemoryManager:
 
     Args:
         marks: records which sessions run a turn.
-        write: what the user sees of each write: an event with undo, a question first, or nothing.
+        write: how the user learns of each write: an event with undo, a question before it, or nothing.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class LongTermMemoryManager:
         self._write = write
         self._warnings = dict.fromkeys(scopes.problems)  # each is shown once
         self._receipt = MemoryReceipt()
-        self._lock = asyncio.Lock()  # fair: actions run in the order of their calls
+        self._lock = asyncio.Lock()  # an asyncio lock is fair: actions run in the order of their calls
         self._settling: asyncio.Task[None] | None = None
         self._is_open = False
         self._jobs_ran_on = False
         self._now = TurnRef(marks.session, 0)
-        """The turn of the user's actions: the one that ended last."""
+        """The turn that the user's actions belong to: the one that ended last."""
         self._notes_for_model: list[str] = []  # sent with the next message
         self._has_consolidated = False
 
     def load_and_format(self) -> str:
-        """The memory block of the system prompt; made once a session. Blocks."""
+        """The memory block of the system prompt. Called once a session. Blocks."""
         if all(scope.is_clean for scope in self._scopes):
             self._marks.clear()
         block = self._prompt.block()
@@ -130,7 +130,7 @@ class LongTermMemoryManager:
         return Timeline(self.stores, bases)
 
     def receipt(self) -> MemoryReceipt:
-        """What was considered when the session began, and what changed since."""
+        """The parts of memory that were considered when the session began, and the changes since then."""
         return self._receipt
 
     def proposals(self) -> tuple[Proposal, ...]:
@@ -141,7 +141,7 @@ class LongTermMemoryManager:
         """Send no changes of memory from here on. Blocks.
 
         Returns:
-            Scope and name of each file that is not as it was at that time, or after the last commit of that session.
+            Scope and name of each file that has changed since that time, or since the last commit of that session.
         """
         self._prompt.is_held = True
         second = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
@@ -162,7 +162,7 @@ class LongTermMemoryManager:
         return frozenset(found)
 
     async def context(self, sent: Sequence[Message]) -> str:
-        """The text to send with the user's message: how memory differs from `sent`, and notes for the model."""
+        """The text to send with the user's message: the changes of memory since `sent`, and notes for the model."""
         await self._run_or_warn("look at memory", self._refresh)
         await asyncio.to_thread(self._marks.begin)
         notes, self._notes_for_model = self._notes_for_model, []
@@ -189,7 +189,7 @@ class LongTermMemoryManager:
         await self._run_or_warn("approve what was written", approve)
 
     def recording(self, path: Path, before: bytes | None, after: bytes | None) -> AbstractContextManager[None]:
-        """Record the write of a file tool that is done inside, where it is one of a memory file. Blocks."""
+        """Record the write of a file tool that happens inside this context, if it writes a memory file. Blocks."""
         for scope in self._scopes:
             folder = scope.store.folder.resolve()
             if path.is_relative_to(folder):
@@ -197,7 +197,7 @@ class LongTermMemoryManager:
         return nullcontext()
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool, at: TurnRef) -> None:
-        """After a turn: commit what it wrote or make it pending, in the background. Arguments as of `tool_ended`.
+        """After a turn: commit what it wrote or make it pending, in the background. Arguments as for `tool_ended`.
 
         Later writes run after this; readers wait for `settled`.
         """
@@ -212,7 +212,7 @@ class LongTermMemoryManager:
             await asyncio.wait([self._settling])
 
     async def accept(self, proposal: str) -> None:
-        """Accept a pending change. Raises UsageError where there is none with that id."""
+        """Accept a pending change. Raises UsageError if there is none with that id."""
 
         def work() -> tuple[None, list[CoreChanged]]:
             scope, found = self._pending(proposal)
@@ -258,7 +258,7 @@ class LongTermMemoryManager:
     async def consolidate(self, scope: Scope) -> str:
         """Merge and compress the core of a scope with a model; returns the result in one line.
 
-        Raises UsageError where that scope is not in use here, or changed meanwhile.
+        Raises UsageError if that scope is not in use here, or changed meanwhile.
         """
         found = MemoryEditor(self._scopes).scope(scope)
         seen = {f"{name}.md": text for name, text in found.texts.items()}
@@ -274,7 +274,7 @@ class LongTermMemoryManager:
         return outcome.said
 
     def report(self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True) -> None:
-        """Show changes of the core, and ask about those that are pending, unless the caller does."""
+        """Show changes of the core, and ask about the pending ones, unless the caller asks."""
         for scope in self._scopes:
             if scope.store.obstacle:
                 self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
@@ -296,7 +296,7 @@ class LongTermMemoryManager:
             self._is_open = False
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
-        """Finds it when it is called, as that reads all messages: after most tool calls nothing was written."""
+        """Returns a function that finds the provenance: it reads all messages, and most tool calls wrote nothing."""
         for scope in self._scopes:
             scope.observe(self._marks.session)
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
@@ -333,11 +333,11 @@ class LongTermMemoryManager:
                 self._notes_for_model.append(memory_note(note))
         for refused in (file for scope in self._scopes for file in scope.refused):
             self._notes_for_model.append(memory_note(f"{refused.name} is as it was before: it held a secret."))
-        self._marks.end()  # before the next turn marks its start
+        self._marks.end()  # must happen before the next turn marks its start
         return events
 
     def _remove_corrected(self, before: Sequence[Mapping[str, str]]) -> list[CoreChanged]:
-        """Remove what new core lines of the agent replace, in core and notes; undoing the turn restores it."""
+        """Remove the core lines and notes that new core lines of the agent replace; undoing the turn restores them."""
         added = {
             (scope.scope, line)
             for scope, texts in zip(self._scopes, before, strict=True)

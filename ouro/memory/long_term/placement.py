@@ -82,10 +82,10 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, which
        the note is anchored to, unless it is about the user (`I`, `my`) or the whole project (`in this crate`).
     3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it is what the
-       user wants, else in facts.md: also how something is done in the project.
-    If no scope is given, it is decided by whether the text holds elsewhere: `repo` for text that says `this project`;
-    `user` for other text with `I` or `my` and for how the user is answered; `repo` for all else but an order that names
-    no code and no `we`. That may be either: `user`, but not sure. Without a repository, always `user`.
+       user wants, else in facts.md, also if it says how something is done in the project.
+    If no scope is given, the text decides: `repo` if it says `this project`; else `user` if it says `I` or `my`, or is
+    about how the user is answered; else `repo`, except for an order that names neither code nor `we`: it becomes
+    `user`, with `is_sure` false. Without a repository, the scope is always `user`.
     """
     is_scope_given = scope is not None or bool(NAMED.match(text))
     if scope is None and (named := NAMED.match(text)):

@@ -1,7 +1,7 @@
 """MemoryPrompt: the memory block of the system prompt, its receipt, and the changes of memory since.
 
-All text of a memory file is quoted: each line begins with a bar, between marks that its author could not know. The text
-cannot close the marks, or look like words of ouro or the user.
+All text of a memory file is quoted: each line begins with a bar, between marks that its author could not know.
+Therefore the text cannot close the marks, or look like text of ouro or the user.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ReceiptLine(msgspec.Struct, frozen=True):
 
 
 class MemoryReceipt(msgspec.Struct, frozen=True):
-    """What was considered when the session began, and what changed since."""
+    """The parts of memory that were considered when the session began, and the changes since then."""
 
     lines: tuple[ReceiptLine, ...] = ()
     versions: Mapping[str, str] = {}
@@ -134,7 +134,7 @@ class MemoryPrompt:
         self.price = price
         self._began_with = began_with
         self.is_held = False
-        """Changes since the messages that were sent are not sent: memory is as it was."""
+        """No changes are sent: memory is used as of an earlier time."""
         self._begun: dict[Scope, Texts] = {}
         self._known: dict[tuple[str, str], Texts] = {}
 
@@ -161,7 +161,7 @@ class MemoryPrompt:
         return f"<long_term_memory_management>\n{inside}\n</long_term_memory_management>"
 
     def core(self) -> str:
-        """The quoted files alone, for an agent that reads memory and writes none; empty if they are."""
+        """Only the quoted files, for an agent that reads memory and does not write it; empty if the files are empty."""
         files = [item for scope in self._scopes if scope.scope in self._begun for item in self._files(scope.scope)]
         return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files]) if files else ""
 
@@ -186,7 +186,7 @@ class MemoryPrompt:
         return tuple(found)
 
     def changes(self, sent: Sequence[Message]) -> str:
-        """How memory differs from the prompt and from `sent`; empty if it does not."""
+        """The changes of memory compared with the prompt and with `sent`; empty if there are none."""
         if self.is_held:
             return ""
         contexts = [part.text for message in sent for part in message.parts_of(Context)]
@@ -202,7 +202,7 @@ class MemoryPrompt:
         changes = "\n".join(lines)
         if len(changes) > MAX_CHANGES:
             changes = f"{changes[:MAX_CHANGES]}\n… more has changed: read the files."
-        # With `=` before it a commit looks like a secret, and the scanner is loaded for it: 0.27 s and 34 MB.
+        # No `=` before it: then a commit looks like a secret, and the scanner is loaded: 0.27 s and 34 MB.
         at = " ".join(f"{scope.scope} {scope.version}" for scope in self._scopes)
         return (
             f'<{self._mark} changed="{at}">\nLong-term memory has changed since you read it: lines with - are gone, '

@@ -36,12 +36,12 @@ from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 from ouro.utils.text import one_line
 
 MAX_CHARACTERS = 10_000
-"""Maximum characters of a text to remember; a longer one is a document."""
+"""Maximum characters of a text to remember; a longer text is a document to import."""
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
 _MAX_CORRECTION = 600
-"""Characters of a correction that is written into the core, although it is longer than a core line."""
+"""Maximum characters of a correction that is written into the core, although it is longer than a core line."""
 CORE_TOKENS = 1_500
-"""Tokens from which on the core counts as full: it is in every prompt. New text then becomes a note."""
+"""With so many tokens the core counts as full, because it is in every prompt. New text then becomes a note."""
 _MAX_RELATED = 4
 _CORE = {
     "architectural-decisions": "decisions",
@@ -53,7 +53,7 @@ _CORE = {
 """Category of a note -> the category of such a line in the core; empty: the text decides."""
 MAX_FOUND = 20
 _MIN_ID = 8
-"""A shorter start of an id (`mem_3f6c`, `3f6c1e0b`) may be an ordinary word."""
+"""A shorter prefix of an id (`mem_3f6c`, `3f6c1e0b`) may be an ordinary word."""
 _SHARE = 0.6
 """Search hits with a smaller share of the best score are ignored."""
 EDITED = "edited-"
@@ -98,7 +98,7 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
 
 
 def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "") -> Written | None:
-    """Write what capture made of the user's words `said` into the core, which is in each request.
+    """Write a note that capture made from the user's words `said` into the core, which is in each request.
 
     Returns None if it belongs into a note: it is long, names a file, is about another note or of a category of the
     settings, and no core line is on its subject; or the core is full. `corrected` is the core line that the classifier
@@ -133,7 +133,8 @@ def _decide(
 ) -> tuple[Placement, list[MemoryEntry], list[MemoryEntry]]:
     """The final place of a text, the entries that it replaces there, and those that are on its subject.
 
-    A correction goes into the scope of what it corrects, and into the core if a core line is on its subject, so that it
+    A correction is written to the scope of what it corrects, and to the core if a core line is on its subject, so that
+    it
     is as strong as that line. Other text becomes a note once the core has `CORE_TOKENS`. `named` entries are replaced
     if the rules find nothing else.
     """
@@ -162,9 +163,9 @@ def write_text(
     related: Sequence[str] = (),
     origin: Origin = "person",
 ) -> tuple[MemoryEntry, str]:
-    """Write a text in place of the entries that it corrects, in one commit; returns the new entry and the commit.
+    """Write a text, and remove the entries that it corrects, in one commit; returns the new entry and the commit.
 
-    A new note is linked to the notes `related`, so that recall finds it where it finds them.
+    A new note is linked to the notes `related`, so that recall finds it together with them.
     """
     scope, note = editor.scope(chosen.scope), make_note(editor, chosen)
     old_notes = [entry for entry in replaced if entry.kind == "note"]
@@ -215,7 +216,7 @@ def clean_text(text: str) -> str:
 def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
     """The entry with the same words; one in use before an archived one."""
     words = fold_words(text)
-    rare = max(words.split(), key=len, default="")  # folding all of 50,000 notes takes 0.5 s
+    rare = max(words.split(), key=len, default="")  # only candidates are folded: all of 50,000 notes take 0.5 s
     likely = (entry for entry in entries if rare in entry.text.casefold() and "replaced" not in entry.badges)
     found = [entry for entry in likely if fold_words(entry.text) == words]
     return min(found, key=lambda item: item.archived, default=None) if words else None
@@ -243,7 +244,7 @@ def append_lines(text: str, lines: Sequence[str]) -> str:
 
 
 def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
-    """The entries to forget: the one with that id, else those with all the words, else search hits."""
+    """The entries to forget: the entry with that id, else those with all the words, else search hits."""
     words = fold_words(text[:MAX_CHARACTERS]).split()
     entries = all_entries(editor)
     if not words:
@@ -299,7 +300,7 @@ def _remove_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEn
 
 
 def replace_line(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileEdit:
-    """The edit that puts `text` in the place of a core line. Raises UsageError: the line has changed."""
+    """The edit that replaces a core line with `text`. Raises UsageError if the line has changed."""
     before = editor.text(entry.scope, entry.file)
     _remove_lines(editor, entry.scope, [entry])  # raises
     lines = before.splitlines()
@@ -328,7 +329,7 @@ class SavedFile(msgspec.Struct, frozen=True):
     changed: bool
     undo: str = ""
     problems: tuple[str, ...] = ()
-    """What of a note's front matter cannot be read; it was saved as written."""
+    """The problems in a note's front matter; the note was saved as written."""
 
 
 def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
@@ -345,7 +346,7 @@ def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
 def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
     """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file stay.
 
-    Where it cannot be saved, the hint of the UsageError names the file with the user's text.
+    If it cannot be saved, the hint of the UsageError names the file with the user's text.
     """
     if after.strip() == opened.text.strip():
         return SavedFile(False)

@@ -51,7 +51,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True):
     foreign: Mapping[str, str] = {}
     """The files in the state FOREIGN: name -> blob."""
     undecided: frozenset[str] = frozenset()
-    """Files that running turns wrote: they will decide about them."""
+    """Files that running turns wrote: these turns will decide about them at their end."""
 
 
 class ScopeMemory:
@@ -72,13 +72,13 @@ class ScopeMemory:
         self._proposals = Proposals(store.repository)
         self._now = ScopeSnapshot()
         self._foreign_sources: Sequence[str] = ()
-        """What ran in the turn in which the foreign changes were found."""
+        """The sources in the turn in which the foreign changes were found."""
         self._unapproved_seen: set[Mark] = set()
-        """Contents that are not approved: what this session read of the files may hold them."""
+        """Contents that are not approved, but that this session may have read."""
         self._places: Mapping[str, str] = {}
-        """What changes with most writes, as it was after the last tool call."""
+        """Fingerprints that change with most writes, as they were after the last tool call."""
         self._approved_in_turn: dict[str, str | None] = {}
-        """What was approved after a tool of the current turn: name -> text."""
+        """Texts that were approved after a tool call of the current turn: name -> text."""
 
     @property
     def loaded(self) -> LoadedScope:
@@ -96,7 +96,7 @@ class ScopeMemory:
 
     @property
     def is_clean(self) -> bool:
-        """Whether all that is in the files is approved, and was while this session ran."""
+        """Whether all contents of the files are approved, and were approved all the time since this session began."""
         return not self._unapproved_seen
 
     @property
@@ -152,7 +152,7 @@ class ScopeMemory:
         return (*(proposal.id for proposal in self._proposals.list()), *outside)
 
     def foreign_events(self) -> list[CoreChanged]:
-        """The events that show changes in the files that are not trusted; of many files the first are read."""
+        """The events that show changes in untrusted files; of many files only the first are read."""
         found_id, edits = self._read_foreign(MAX_SHOWN)
         files = len(self._now.foreign)
         return [change_of(self.scope, edits, "outside", proposal=found_id, files=files)] if edits else []
@@ -160,13 +160,13 @@ class ScopeMemory:
     # -- what happens in a session
 
     def observe(self, session: str) -> None:
-        """Note what turns of other sessions have in the files now: `session` may have read it."""
+        """Record what turns of other sessions have written into the files by now: `session` may have read it."""
         self._unapproved_seen |= {mark(edit.name, edit.after) for edit in self._writes.of_others(session)}
 
     def recording(
         self, session: str, name: str, before: bytes | None, after: bytes | None
     ) -> AbstractContextManager[None]:
-        """Record the write of a file tool that is done inside; no other ouro changes this memory meanwhile."""
+        """Record the write of a file tool that happens inside; no other ouro changes this memory meanwhile."""
         texts = (None if data is None else data.decode("utf-8-sig", "replace") for data in (before, after))
         edit = FileEdit(name, *(text and text.replace("\r\n", "\n") for text in texts))
         self.store.ensure_repo()
@@ -177,11 +177,11 @@ class ScopeMemory:
         before, self._places = self._places, self.store.places()
         if self._places == before:
             return
-        self.store.ensure_repo()  # to commit at the end of the turn
+        self.store.ensure_repo()  # needed for the commit at the end of the turn
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
-        with suppress(BlockingIOError), self.alone(PATIENCE):  # else the end of the turn decides
+        with suppress(BlockingIOError), self.alone(PATIENCE):  # if the lock is busy, the end of the turn decides
             provenance = find_provenance()
             written = self._written(provenance, at)
             own = written.net_edits()
@@ -189,7 +189,7 @@ class ScopeMemory:
             for edit in self._not_foreign(unapproved):
                 is_own = edit.name in own and own[edit.name].after == edit.after
                 if edit.name in written.others or (edit.name in own and not is_own):
-                    continue  # others wrote there too
+                    continue  # others wrote into this file too
                 if is_trusted_after_tool(edit, provenance, self.store.secret_in, is_own=is_own):
                     self.store.approve({edit.name: unapproved[edit.name]})
                     self._approved_in_turn[edit.name] = edit.after
@@ -199,10 +199,10 @@ class ScopeMemory:
     ) -> list[CoreChanged]:
         """After a turn: its changes become trusted, pending, foreign or refused. Returns the events to show.
 
-        Only what this turn wrote is decided. What others wrote in the same files meanwhile stays there.
+        It decides only about what this turn wrote. What others wrote into the same files meanwhile stays there.
 
         Args:
-            is_rest_of_user: no agent can have written anything else meanwhile: it is trusted as between turns.
+            is_rest_of_user: no agent can have written the other changes: they are trusted, as between turns.
         """
         approved, self._approved_in_turn = self._approved_in_turn, {}
         if not self._writes.of(at.session) and not self.store.has_changed_since_load(self.loaded):
@@ -239,10 +239,10 @@ class ScopeMemory:
     def refresh(self, *, agent_was_idle: bool) -> list[CoreChanged]:
         """Between turns: read what an editor, another session or a pull has changed. Returns the events to show.
 
-        Where no agent was running, the changes are the user's.
+        If no agent was running, the changes are the user's.
         """
         last = self._now
-        answered_elsewhere = last.foreign and self.store.accepted != last.accepted  # in another window
+        answered_elsewhere = last.foreign and self.store.accepted != last.accepted  # answered in another window
         if not (answered_elsewhere or last.undecided) and not self.store.has_changed_since_load(last.loaded):
             return []
         with self._changing() as base:
@@ -285,7 +285,7 @@ class ScopeMemory:
         return self._events(done, "person", base)
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
-        """Drop a change; one that is in the files is reverted there. The git history keeps it. Raises as `accept`."""
+        """Drop a change; if it is in the files, it is reverted there. The git history keeps it. Raises as `accept`."""
         if proposal.origin == "agent":
             self._proposals.remove(proposal.id)
             return
@@ -296,7 +296,7 @@ class ScopeMemory:
             self.store.save_and_commit(before, f"Reject: {subject}", at.trailers("undo"))
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, list[CoreChanged]]:
-        """Undo a commit (by its whole id) with all of its turn, or one hunk; UsageError where nothing is left."""
+        """Undo a commit (by its whole id) with all of its turn, or one hunk; raises UsageError if nothing is left."""
         with self._changing() as base:
             done = self.store.revert(commit, hunk, at.trailers("undo"), self.undo_bases.get(commit, ""))
             if not done.edits:
@@ -332,7 +332,7 @@ class ScopeMemory:
 
     @contextmanager
     def alone(self, timeout: float | None = None) -> Iterator[None]:
-        """While inside, no other ouro writes here; a memory that cannot be written is read without that.
+        """Inside this context no other ouro writes here. A read-only memory is read without the lock.
 
         Raises BlockingIOError after `timeout` seconds.
         """
@@ -351,14 +351,14 @@ class ScopeMemory:
     def _changing(self) -> Iterator[str]:
         """Change this memory while no other ouro does; yields the accepted commit. Afterwards everything is read again.
 
-        What is raised inside is raised, and nothing is read.
+        An exception inside is raised again, and nothing is read then.
         """
         with self.alone():
             yield self.store.accepted
             self._read()
 
     def _read(self) -> None:
-        self._places = self.store.places()  # before the folder is listed: no change after that is missed
+        self._places = self.store.places()  # done before the folder is listed, so that no later change is missed
         store = self.store
         with store.held():
             loaded, outside, accepted = store.load_all(), store.find_unapproved(), store.accepted
@@ -373,24 +373,24 @@ class ScopeMemory:
             if not outside and loaded.head:
                 if accepted != loaded.head and not store.changed_since(loaded.head):
                     store.accept(loaded.head)
-                with suppress(OSError):  # a home that cannot be written is still read
+                with suppress(OSError):  # reading works with a read-only home
                     store.repository.write_record("core", loaded.fingerprint)
 
     def _written(self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()) -> TurnChanges:
-        """What the turn wrote, but in files with a foreign change, which would become trusted with it."""
+        """What the turn wrote, without files that have a foreign change: the change would become trusted too."""
         changed = self._not_foreign(self.store.changed_since(self.store.accepted))
         written = find_written(self._writes.of(at.session), changed, provenance.has_moved, approved)
         own = {name: edits for name, edits in written.items() if name not in self._now.foreign}
         return TurnChanges(self.store, own, self._writes.names_of_others(at.session))
 
     def _not_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:
-        """The changes of files, without those that were foreign when last read: these wait for the user."""
+        """The changes of files, except those that were foreign at the last reading: these wait for the user."""
         return self.store.edits_since(self.store.accepted, [name for name in changed if name not in self._now.foreign])
 
     def _propose(
         self, changes: Sequence[MemoryChange], written: TurnChanges, sources: Sequence[str], at: TurnRef
     ) -> CoreChanged:
-        """→ PENDING: the history has the changes, the files are without them."""
+        """→ PENDING: the changes are in the history, and are removed from the files."""
         edits = [change.edit for change in changes]
         names, subject = [edit.name for edit in edits], subject_of(edits)
         found = make_proposal(self.scope, edits, changes[0].reason, sources, at)
@@ -400,7 +400,7 @@ class ScopeMemory:
         return change_of(self.scope, edits, "agent", proposal=found.id)
 
     def _trust_outside(self, *, agent_was_idle: bool) -> list[FileEdit]:
-        """Approve and commit what was written since the last reading, where only the user can have written it.
+        """Approve and commit what was written since the last reading, if only the user can have written it.
 
         Beside a change that is pending already nothing is trusted without a question: both may be from the same source.
         """
@@ -415,7 +415,7 @@ class ScopeMemory:
         return [*edits]
 
     def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> None:
-        """Commit what is approved and not committed: ouro was killed, or no commit could be made."""
+        """Commit what is approved but not committed, because ouro was killed or no commit could be made."""
         if not self.store.repository.read_record(APPROVED):  # nothing was since the last commit
             return
         left = {*self.store.find_unapproved(), *self._writes.names_of_others()}
@@ -426,9 +426,9 @@ class ScopeMemory:
     def _read_foreign(self, most: int | None = None) -> tuple[str, tuple[FileEdit, ...]]:
         """The id of the foreign changes, and the changes (at most `most`) as the user sees them.
 
-        The texts are those of the snapshot, so that an id stands for one text: where a file has changed since, all is
-        read again. Returns no change where files change all the time. Locked: a session asks in one thread while it
-        works in another.
+        The texts are those of the snapshot, so that an id stands for one text: if a file has changed since, everything
+        is read again. Returns no changes if files change all the time. It takes the lock, because a session asks in one
+        thread while it works in another.
         """
         if not self._now.foreign:
             return "", ()
@@ -441,7 +441,7 @@ class ScopeMemory:
         return "", ()
 
     def _demand_unchanged(self, proposal: Proposal) -> None:
-        """Raises UsageError where the foreign changes are not those that the user was shown."""
+        """Raises UsageError if the foreign changes are not those that the user has seen."""
         self._read()
         if not proposal.edits or proposal.edits != self._read_foreign()[1]:
             raise UsageError("The files have changed since this change was shown.", commands=["memory list"])
@@ -458,7 +458,7 @@ class ScopeMemory:
 
 class MemoryScopes(msgspec.Struct, frozen=True):
     opened: tuple[ScopeMemory, ...] = ()
-    """In use, user before repo."""
+    """The scopes in use, user before repo."""
     stores: tuple[GitMemoryStore, ...] = ()
     """The stores of all scopes that the settings allow, also of those switched off."""
     problems: tuple[str, ...] = ()

@@ -73,7 +73,7 @@ def filter_of(given: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Pa
 
     Args:
         given: values by the names of `FILTERS`; empty ones do not filter.
-        sessions: all sessions, last used first; needed where a session is named.
+        sessions: all sessions, last used first; needed if a session is named.
         cwd: names of projects and sessions are relative to it.
     """
     from ouro.memory.index import Graph, SearchFilter

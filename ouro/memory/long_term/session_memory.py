@@ -32,9 +32,9 @@ _MAX_COMMITS = 100
 _MAX_REWOUND = 500
 """The number of commits of each scope among which a rewind looks."""
 _LEARNED = ("agent", "capture", "outside")
-"""Origins of what is undone with a turn; `outside` with the session's trailer is a commit of the agent in a shell.
+"""Origins of what is undone with a turn; `outside` with the session's trailer: a commit of the agent in a shell.
 
-What the user remembered or undid by a command stays.
+What the user remembered or undid with a command stays.
 """
 _Done = TypeVar("_Done")
 
@@ -43,8 +43,8 @@ class SessionMemory:
     """Connects a session with its long-term memory, also if memory is off.
 
     Args:
-        manager: None where long-term memory is off.
-        lookup: searches sessions and memory; None where memory is off.
+        manager: None if long-term memory is off.
+        lookup: searches sessions and memory; None if memory is off.
         capture: makes notes of the session; None if it is not interactive or capture is off.
         maintenance: summaries, merging and crystallizing; None if the session is not saved.
         half_life_days: after which the confidence in an inferred note halves.
@@ -68,7 +68,7 @@ class SessionMemory:
         self.maintenance = maintenance
         self.half_life_days = half_life_days
         self.is_held = False
-        """Memory is as it was when the session was last used."""
+        """Memory is used as of the time when the session was last used."""
         self._memory = memory
         self._recall = recall
 
@@ -107,13 +107,13 @@ class SessionMemory:
 
     @property
     def rewind(self) -> MemoryRewind | None:
-        """Undoes what turns wrote into memory; None where memory is off."""
+        """Undoes what turns wrote into memory; None if memory is off."""
         return MemoryRewind(self._memory, self.manager) if self.manager else None
 
     def hold(self, at: str, session_id: str) -> None:
         """Use memory as it was at a time, or after the last commit of that session. Blocks.
 
-        What changed since is neither sent nor recalled; what was archived since is not brought back.
+        Entries that changed since are neither sent nor recalled. Notes that were archived since stay archived.
         """
         if self.manager:
             changed = self.manager.hold(at, session_id)
@@ -129,11 +129,11 @@ class SessionMemory:
         return "\n\n".join(filter(None, (carried, changes, notes)))
 
     def recording(self, path: Path, before: bytes | None, after: bytes | None) -> AbstractContextManager[None]:
-        """Is entered while a file tool writes a file: a write into memory is recorded before it is done."""
+        """The context in which a file tool writes a file: a write into memory is recorded before it happens."""
         return self.manager.recording(path, before, after) if self.manager else nullcontext()
 
     async def for_subagent(self, task: str) -> str:
-        """The notes that bear on the task of a subagent; they are in no receipt."""
+        """The notes that are relevant to the task of a subagent; they are in no receipt."""
         found = await self._recall.find(task) if self._recall else None
         return found.text if found else ""
 
@@ -188,7 +188,7 @@ class SessionMemory:
         return await self.require().with_editor(act, index, quiet=quiet)
 
     def changes_since(self, at: str) -> Mapping[str, int]:
-        """How often each scope was changed since a time by other sessions, without unchanged ones. Blocks."""
+        """Scope -> number of changes by other sessions since a time; only changed scopes. Blocks."""
         after = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
         found: dict[str, int] = {}
         for store in self.manager.stores if self.manager else ():
@@ -232,7 +232,7 @@ class MemoryRewind:
         return Undoable(plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number))
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
-        """What rewinds to before these messages have undone in memory; None if nothing."""
+        """The changes of memory that rewinds to before these messages have undone; None if there are none."""
         made = await asyncio.to_thread(self._commits)
         gone = {name for commit in made for name in commit.trailers.get(UNDOES, "").split()}
         rewinds = {str(number) for number in numbers}
@@ -246,7 +246,7 @@ class MemoryRewind:
         return Undoable(plural(len(again), "change"), undo) if again else None
 
     async def _undo_each(self, commits: Sequence[Commit], what: str, rewind: int) -> list[str]:
-        """Undo commits with their turns; returns why one could not be."""
+        """Undo commits with their turns; returns why a commit could not be undone."""
         messages: list[str] = []
         gone: set[str] = set()
         for commit in commits:

@@ -45,7 +45,7 @@ _MAX_CORE_CHARACTERS = 400_000
 Mark = tuple[str, str]
 """The name of a file, and the blob of a content (or GONE)."""
 FindsSecret = Callable[[str], str]
-"""Returns which kind of secret is in a text; empty where there is none."""
+"""Returns which kind of secret is in a text; empty if there is none."""
 
 
 class GitMemoryStore:
@@ -77,16 +77,16 @@ class GitMemoryStore:
         self.is_shared = is_shared
         self.remote = remote
         self.obstacle = ""
-        """Why there is no history, or no last commit; files are written nevertheless. Empty: no problem."""
+        """Why there is no history, or why the last commit failed; files are written nevertheless. Empty: no problem."""
         self.plain_git = ""
         """Why plain git in the folder is unsafe or shows another history; empty if it is safe."""
         self.refused: tuple[SkippedFile, ...] = ()
         """Files that the last `commit_changes` skipped, and why."""
         self._files = MemoryFiles(folder, state_dir.with_suffix(".blobs"))
-        self.find = self._files.find  # as `read`; None where there is nothing that may be read
+        self.find = self._files.find  # as `read`; None if there is no file that may be read
         self.held, self.texts = self._files.held, self._files.texts
         self.log = partial(history.log, self.repository)
-        self.text_at = partial(history.text_at, self.repository)  # a file in a commit; None where it did not exist
+        self.text_at = partial(history.text_at, self.repository)  # a file in a commit; None if it did not exist
         self._ledger = ApprovalLedger(self.repository.own_dir)
         self._verified: Mapping[str, str] | None = None
         self.secret_in = finds_secret
@@ -98,7 +98,7 @@ class GitMemoryStore:
         """
         folders, repo = (self.folder, self.repository.state_dir), self.repository
         try:
-            if repo.own_dir.exists() and self._ledger.is_digest_missing:  # of an earlier version: history out of reach
+            if repo.own_dir.exists() and self._ledger.is_digest_missing:  # an earlier version accepted it
                 self._ledger.accept(self.accepted, repo.tree(self.accepted))
             if repo.own_dir.exists() and is_history_misplaced(*folders, is_shared=self.is_shared):
                 with repo.alone():
@@ -111,7 +111,7 @@ class GitMemoryStore:
     def ensure_repo(self) -> None:
         """Create folder and repository if they are missing.
 
-        Raises MemoryUnusable where the folder is a link or another user's, OSError where it cannot be written.
+        Raises MemoryUnusable if the folder is a link or belongs to another user, OSError if it cannot be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._files.check()
@@ -167,9 +167,9 @@ class GitMemoryStore:
         return self._files.look().fingerprints != loaded.files or self.get_current_head() != loaded.head
 
     def places(self) -> Mapping[str, str]:
-        """Changes where a core file or the history does, and where a note is added, removed or replaced.
+        """Fingerprints that change if a core file or the history changes, or if a note is added, removed or replaced.
 
-        Cheap with any number of notes: a note that is written in place is not noticed.
+        Cheap with any number of notes, but a note that is written in place is not noticed.
         """
         return {**self._files.places(f"{name}.md" for name in self.core), "HEAD": self.get_current_head()}
 
@@ -182,9 +182,9 @@ class GitMemoryStore:
     ) -> str:
         """Write files (None: remove them), approve them, and commit them; returns the commit.
 
-        The files are written also where no commit can be made: then "" is returned, and `obstacle` says why.
-        `seen` holds the files that they were made from: what was written there since is not lost, and where it was not
-        approved, they are not approved either.
+        The files are written even if no commit can be made: then "" is returned, and `obstacle` holds the reason.
+        `seen` holds the contents from which the new files were made: what was written there since is not lost. If the
+        seen contents were not approved, the new files are not approved either.
 
         Raises:
             UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
@@ -202,13 +202,13 @@ class GitMemoryStore:
         """Merge the history that ends with `commit`, which was fetched already. Call it while `alone`.
 
         Args:
-            changes: the merged files where they differ from HEAD, as which all files are now.
+            changes: the merged files that differ from HEAD; all files are now as in HEAD.
 
         Raises:
             MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
         is_ahead = self.repository.leads_to(self.repository.head().commit, commit)
-        encoded = self._put(changes)  # first: what is committed and not in the files counts as removed
+        encoded = self._put(changes)  # files first: what is committed and not in the files counts as removed
         if is_ahead:
             self.repository.advance(commit)
         subject, merged = "Merge what came from another machine", "" if is_ahead else commit
@@ -218,9 +218,9 @@ class GitMemoryStore:
     def commit_changes(
         self, subject: str, trailers: Mapping[str, str] | None = None, names: Iterable[str] | None = None
     ) -> str:
-        """Commit the files as they are, or only some of them; returns "" where nothing changed.
+        """Commit the files as they are, or only some of them; returns "" if nothing changed.
 
-        This approves nothing. A file with a secret is left out, and named in `refused`.
+        This approves nothing. A file with a secret is not committed, and is listed in `refused`.
         """
         self.ensure_repo()
         with self.repository.alone():
@@ -246,10 +246,10 @@ class GitMemoryStore:
         *,
         approves: bool = False,
     ) -> str:
-        """Commit texts that the files need not hold, and `whole` files as they are; returns as `save_and_commit`.
+        """Commit `texts`, which may differ from the files, and `whole` files as they are; returns as `save_and_commit`.
 
         Args:
-            approves: approve all of it.
+            approves: approve everything that is committed.
         """
         self.ensure_repo()
         with self.repository.alone():
@@ -258,8 +258,8 @@ class GitMemoryStore:
                 self._ledger.approve(_marks(changes))
             return self._commit(changes, subject, trailers)
 
-    def write_beside(self, files: Mapping[str, str | None]) -> None:
-        """Write files in which others may have written, too: only texts that were approved before are approved."""
+    def write_shared(self, files: Mapping[str, str | None]) -> None:
+        """Write files that others may also have written to: only texts that were approved before are approved."""
         self.ensure_repo()
         with self.repository.alone():
             trusted = self._texts_at(self.accepted, files)
@@ -267,19 +267,19 @@ class GitMemoryStore:
                 self._put({name: text}, approved=text == trusted[name])
 
     def trusted_texts(self, edits: Mapping[str, Sequence[FileEdit]]) -> dict[str, str | None]:
-        """The approved text of each file before its edits: what the first began with if that is approved, else the
-        accepted one."""
+        """The approved text of each file before its edits: the text before the first edit if it is approved, else the
+        accepted text."""
         approved, accepted = self._ledger.approved(), self._texts_at(self.accepted, edits)
         begun = {name: found[0].before for name, found in edits.items() if found}
         return {**accepted, **{name: text for name, text in begun.items() if mark(name, text) in approved}}
 
     def demand_no_secret(self, texts: Iterable[str | None]) -> None:
-        """Raises SecretInMemory where one of the texts holds a secret."""
+        """Raises SecretInMemory if one of the texts holds a secret."""
         if kind := next(filter(None, (self.secret_in(text) for text in texts if text)), ""):
             raise SecretInMemory(f"This holds a secret ({clean(kind)}) and is not remembered.", "Leave the secret out.")
 
     def committed_texts(self, names: Collection[str]) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """The text of each file in the last commit, and in the accepted one; the history may be unreadable."""
+        """The text of each file in the last commit, and in the accepted commit; works if the history is unreadable."""
         accepted = self._texts_at(self.accepted, names)
         try:
             return self._texts_at(self.repository.head().commit, names), accepted
@@ -300,7 +300,7 @@ class GitMemoryStore:
     def edits_to(self, contents: Mapping[str, str], commit: str) -> tuple[FileEdit, ...] | None:
         """The differences of files with these contents (name -> blob or GONE) from a commit.
 
-        None where a file has another content by now.
+        None if a file has another content by now.
         """
         before, now = self._texts_at(commit, contents), self._files.contents(contents)
         if _marks(now) != contents:
@@ -310,14 +310,14 @@ class GitMemoryStore:
 
     @property
     def accepted(self) -> str:
-        """The last commit whose files are all approved, by ouro or the user; empty where there is none.
+        """The last commit whose files are all approved, by ouro or the user; empty if there is none.
 
-        Where `.git` is gone, the next write begins a new history, in which nothing is approved.
+        If `.git` is gone, the next write begins a new history, in which nothing is approved.
         """
         return self._ledger.accepted if os.path.lexists(self.repository.git_dir) else ""
 
     def drop_lost_approval(self) -> None:
-        """Approve nothing where the accepted commit is of another history: the folder is another one, or a backup."""
+        """Drop all approval if the accepted commit is not in this history: the folder is another one, or a backup."""
         accepted, head = self.accepted, self.get_current_head()
         has_head = bool(head) and self.repository.run("cat-file", "-e", head).returncode == 0
         if accepted and has_head and self.repository.run("cat-file", "-e", accepted).returncode == 1:
@@ -359,9 +359,9 @@ class GitMemoryStore:
 
     def _put(self, changes: Mapping[str, str | None], *, approved: bool = True) -> dict[str, bytes | None]:
         encoded = _encode(changes)
-        if approved:  # before they are written: killed in between, ouro still recognizes them as its own (M13)
+        if approved:  # approved before they are written: after a kill ouro still recognizes them as its own (M13)
             self._ledger.approve(_marks(encoded))
-        # A moved file is written before it is removed: a kill in between loses nothing.
+        # A moved file is written before the old one is removed: a kill in between loses nothing.
         for name, data in sorted(encoded.items(), key=lambda change: change[1] is None):
             self._files.write(name, data)
         return encoded
@@ -379,7 +379,7 @@ class GitMemoryStore:
         return commit
 
     def _settle(self, commit: str) -> None:
-        """Accept the commit, where all in which it differs from the accepted one is approved."""
+        """Accept the commit if all of its differences from the accepted commit are approved."""
         if commit == (accepted := self.accepted):
             return
         tree, before, approved = self.repository.tree(commit), self._tree(accepted), self._ledger.approved()
@@ -391,28 +391,28 @@ class GitMemoryStore:
             self._verified = tree
 
     def find_unapproved(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """As `changed_since` the accepted commit, without what is approved."""
+        """`changed_since` the accepted commit, without approved contents."""
         approved = self._ledger.approved()
         changed = self.changed_since(self.accepted, names)
         return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
 
     def changed_since(self, commit: str, names: Iterable[str] | None = None) -> dict[str, str]:
-        """The files, or those of some, that differ from a commit, with the blob that each is now (or GONE)."""
+        """The files (all, or of `names`) that differ from a commit, each with its present blob (or GONE)."""
         tree, chosen = self._tree(commit), None if names is None else [*names]
         before = tree if chosen is None else {name: tree[name] for name in chosen if name in tree}
         now = self._files.blobs(chosen)
-        # What cannot be read is neither changed nor gone: the history keeps what was there.
+        # An unreadable file counts neither as changed nor as gone: the history keeps its last content.
         changed = sorted(name for name in {*before, *now} if now.get(name) not in (UNREADABLE, before.get(name)))
         return {name: now.get(name, GONE) for name in changed}
 
     def _texts_at(self, commit: str, names: Iterable[str]) -> dict[str, str | None]:
-        """The text of each file in a commit; None where it has none."""
+        """The text of each file in a commit; None if the commit does not have it."""
         tree, chosen = self._tree(commit), [*names]
         blobs = self.repository.blobs([tree[name] for name in chosen if name in tree])
         return {name: blobs[tree[name]].decode(errors="replace") if name in tree else None for name in chosen}
 
     def _tree(self, commit: str) -> Mapping[str, str]:
-        """The files of a commit, name -> blob; none where the accepted commit is not what it was when accepted (M7)."""
+        """The files of a commit, name -> blob; none if the accepted commit was changed after it was accepted (M7)."""
         files = self.repository.tree(commit)
         if not commit or files is self._verified or commit != self.accepted:
             return files
@@ -460,7 +460,8 @@ def repo_store(
 
     Args:
         project: the root of the repository or worktree; without git, the folder itself.
-        is_shared: the host repository keeps the folder: it gets no `.git`, and is not excluded from the host's git.
+        is_shared: the folder is part of the host repository: it gets no `.git`, and is not excluded from the host's
+        git.
     """
     folder = repo_folder(project)
     git = find_state_dir(folder, histories, is_shared=is_shared)

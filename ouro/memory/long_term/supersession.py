@@ -18,11 +18,11 @@ from ouro.utils.late_pattern import late_pattern
 _WORD = late_pattern(r"[^\W_]+[+#%]*|[<>]=?|!=|&&|\|\||(?<!\w)-(?=\d)")
 """A word, or a sign that changes what a statement says: `C++`, `C#`, `< 30`, `-1`."""
 _MIN_SHARED = 0.5
-"""Two statements have one subject if they share this part of the words of the shorter one."""
+"""Two statements are on one subject if they share this part of the words of the shorter one."""
 _MIN_REPLACED = 0.6
 """The same for a statement that does not name what it replaces."""
 _MIN_COPY = 0.75
-"""Two entries with this share of common words say about the same."""
+"""Two entries with this share of common words count as copies."""
 _WRONG = r"(?:that|this)(?:['’]s|\ is|\ was)\ (?:not\ (?:right|correct|true)|wrong|a\ mistake|outdated)"
 _MINDS = r"(?:I|we)(?:['’]ve|\ have)?\ changed\ (?:my|our)\ minds?"
 _INTRODUCTION = late_pattern(
@@ -57,7 +57,7 @@ _PARTICIPLE = late_pattern(r"\w+(?:ed|[dktv]en)|built|held|kept|made|read|run|se
 _NUMBER = late_pattern(r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|twelve")
 """A common number does not make a common aspect: `Reviews need two people`, `Reviews take two days`."""
 _OWNS = late_pattern(r"\b(?:owns|maintains|leads)\b", re.IGNORECASE)
-"""Words of a role: another person may take it over."""
+"""Words for a role, which another person may get."""
 _REASON = late_pattern(r"[,;:—–-]?\s+(?:because|since)\b.*|[,;:—–-]\s*as\b.*", re.IGNORECASE)
 _LAST_CLAUSE = late_pattern(r"[,;:]\s+([^,;:]+)$")
 _CUES = """
@@ -120,7 +120,7 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
     ranked = _rank(text, named, _MIN_SHARED)
     is_change = not names and _CHANGES.search(said) and not _ADDS.search(said)
     if not ranked and (is_change or _CONTRADICTS.search(said)):
-        # What comes before may be a reason: `They asked for more, the rate is 500 Hz now`.
+        # The clause before may be a reason: `They asked for more, the rate is 500 Hz now`.
         ways = [text, *(found[1] for found in _LAST_CLAUSE.finditer(text) if _CHANGES.search(found[1]))]
         ranked = [
             (share, entry)
@@ -152,7 +152,7 @@ def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[t
 
 
 def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[tuple[str, _Item]]:
-    """A fast preselection of the pairs that may have any of the words: few of 10,000 notes have."""
+    """The pairs that may contain any of the words: a fast preselection, as only few of 10,000 notes do."""
     starts = {word[:4] for word in words}
     return ((said, item) for said, item in pairs if any(start in said.casefold() for start in starts))
 
@@ -178,7 +178,7 @@ def _is_other_aspect(text: str, old: str) -> bool:
     shared = (word for word in {*rest} & {*other} if not _NUMBER.fullmatch(word))
     is_same = bool(subject_words(" ".join(shared))) and "of" not in starts
     has_relation = starts & _RELATIONS or any(map(_PARTICIPLE.fullmatch, starts))
-    # One thing may have many others: `The app has a codename`, `The app has a changelog`.
+    # An owner may have several things: `The app has a codename`, `The app has a changelog`.
     is_owner = begin[-1:] in (["has"], ["have"]) and not any(map(_NUMBER.fullmatch, starts))
     return not is_same and bool(is_owner or (has_relation and subject_words(" ".join(begin))))
 
@@ -191,9 +191,9 @@ def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[s
 
 
 def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
-    """Whether two statements are about the same use of what is replaced.
+    """Whether two statements are about the same use of the replaced thing.
 
-    `RabbitMQ replaces Redis for the job queue` and `We use Redis for the cache` are not.
+    `RabbitMQ replaces Redis for the job queue` and `We use Redis for the cache` are about different uses.
     """
     words, own = subject_words(text) - names, subject_words(old) - names
     return len(words) <= 1 or not own or bool(words & own)

@@ -1,6 +1,6 @@
 """Synchronize memory with a git remote: fetch, merge file by file, push. Nothing is forced or reset, no text is lost.
 
-`sync_in_session` does so within a session: received changes are shown, and sent to the model.
+`sync_in_session` does this within a session: received changes are shown, and sent to the model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ouro.utils.text import clean, join_names, plural
 
 _LAST_REMOTE = "remote"
 _TRIES = 5
-"""Other machines may push at the same moment."""
+"""The number of tries, because other machines may push at the same moment."""
 _MAX_RECEIVED_BYTES = 64 << 20
 """Maximum bytes of one sync: ten years of a hundred changes a day, packed."""
 _UNFINISHED = "objects/pack/tmp_*"
@@ -44,19 +44,19 @@ class SyncReport(msgspec.Struct, frozen=True):
     sent: int = 0
     """Commits that the remote did not have."""
     conflicts: tuple[str, ...] = ()
-    """For the user: both sides are kept."""
+    """Messages for the user; in each case both versions are kept."""
     commit: str = ""
-    """The merge, which can be undone; empty where nothing came."""
+    """The merge commit, which can be undone; empty if nothing was received."""
 
 
 def remote_of(store: GitMemoryStore, given: str = "") -> str:
-    """The given remote, else that of the settings, else the last one; raises UsageError where there is none."""
+    """The given remote, else that of the settings, else the last one; raises UsageError if there is none."""
     if remote := given or store.remote or store.repository.read_record(_LAST_REMOTE):
         return remote
     setting = ", or set `memory.remote`" if store.scope == "user" else ""
     raise UsageError(
         f"The {store.scope} memory has no remote yet.",
-        f"Name a git repository of yours, by its URL or folder{setting}.",
+        f"Name your own git repository, by its URL or folder{setting}.",
     )
 
 
@@ -169,7 +169,7 @@ def _synchronise_alone(store: GitMemoryStore, remote: str, progress: Progress) -
 
 
 def _fetch(store: GitMemoryStore, remote: str) -> str:
-    """The commit of the remote, fetched with its history; empty where it has none yet."""
+    """The commit of the remote, fetched with its history; empty if it has none yet."""
     branch, repo = f"refs/heads/{BRANCH}", store.repository
     asked = repo.run_remote("ls-remote", "--", remote, branch)
     if asked.returncode:
@@ -180,10 +180,10 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
     theirs = asked.stdout.split()[0].decode()
     if theirs in forgotten:
         raise _holds_what_was_forgotten(remote)
-    # An incomplete pack is removed: else retries would fill the disk.
+    # An incomplete pack is removed, because retries would fill the disk.
     before = set(repo.git_dir.glob(_UNFINISHED))
-    # No ref is written: a killed git would leave it locked. A filter by size would make this a partial clone, and a
-    # plain bare repository serves none.
+    # No ref is written: a killed git would leave it locked. No filter by size: it would make this a partial clone,
+    # which a plain bare repository does not serve.
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
     command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch]
     done = repo.run_remote(*command, max_bytes=_MAX_RECEIVED_BYTES)
@@ -214,7 +214,7 @@ def _holds_what_was_forgotten(remote: str) -> SyncFailed:
 
 
 def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
-    """Merge their history; None where a file has changes by now that are not committed."""
+    """Merge their history; returns None if a file has uncommitted changes by now."""
     repo = store.repository
     try:
         with repo.alone():
@@ -239,7 +239,7 @@ def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
 
 
 def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
-    """Push; False where the remote has moved meanwhile."""
+    """Push; returns False if the remote branch has moved meanwhile."""
     done = store.repository.run_remote("push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}")
     if not done.returncode:
         return True
@@ -260,7 +260,7 @@ _FOLDER = b"040000"
 """The mode of a folder in a tree."""
 _MAX_FOLDERS = 100
 _MAX_TOTAL_BYTES = 64 << 20
-"""Unpacked size; a pack may be a thousandth of that."""
+"""The unpacked size; a pack may be a thousand times smaller."""
 
 
 class SyncFailed(LongTermMemoryError):
@@ -269,13 +269,13 @@ class SyncFailed(LongTermMemoryError):
 
 class Merged(msgspec.Struct, frozen=True):
     texts: Mapping[str, str | None]
-    """The files (None: one is removed); a second one where both versions of a note are kept."""
+    """The files (None: the file is removed); two files if both versions of a note are kept."""
     conflicts: tuple[str, ...] = ()
     """What to show the user."""
 
 
 def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
-    """Merge the files of two commits; returns those that are not as in `ours`.
+    """Merge the files of two commits; returns those that differ from `ours`.
 
     Raises:
         SyncFailed: the other side is not a memory, or cannot be merged.
@@ -286,7 +286,7 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
     _demand_names({*trees[1], *trees[2]})
     changed = {name for tree in trees for name in tree if len({tree.get(name) for tree in trees}) > 1}
-    twins = {twin for name in changed if (twin := _twin(name)) and any(twin in tree for tree in trees)}
+    twins = {twin for name in changed if (twin := _other_name(name)) and any(twin in tree for tree in trees)}
     names = sorted(changed | twins)
     _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
     blobs = store.repository.blobs(sorted({tree[name] for tree in trees for name in names if name in tree}))
@@ -306,7 +306,7 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
         for conflict in merged.conflicts:
             conflicts[name] = conflict
     for name in names:  # archived on one side and changed on the other
-        archived = _twin(name)
+        archived = _other_name(name)
         if name.startswith(f"{ARCHIVE}/") or not archived or texts.get(name) is None or texts.get(archived) is None:
             continue
         old = before.get(name) or before.get(archived)
@@ -316,8 +316,8 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
     return Merged(changes, tuple(conflicts.values()))
 
 
-def _twin(name: str) -> str:
-    """The other name of a note, in or outside of the archive; empty for other files."""
+def _other_name(name: str) -> str:
+    """The other possible name of a note, in or outside of the archive; empty for other files."""
     place, _, base = name.rpartition("/")
     return (base if place else f"{ARCHIVE}/{name}") if is_note_name(base) else ""
 
@@ -332,8 +332,8 @@ def _text(name: str, data: bytes) -> str:
 def _demand_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> None:
     """Refuse a repository that is not a memory, unless its history `is_known` here, and nested folders.
 
-    Its files would be read as notes, and memory written into it. A few folders that contain each other list more files
-    than any disk holds.
+    Otherwise its files would be read as notes, and memory would be written into it. Nested folders are refused because
+    a few trees that contain each other can list more files than any disk holds.
     """
     ls_tree = ("ls-tree", "-z", "--full-tree", theirs)
     listed = [line.partition(b"\t") for line in store.repository.git(*ls_tree).split(b"\0") if line]
@@ -386,8 +386,8 @@ def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
 def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None) -> Merged:
     """Merge the file `name`; `base` is the last version that both sides had (None: it did not exist).
 
-    What only one side changed is as that side has it. Core files are merged line by line. A note that one side changed
-    and the other removed stays. One that both changed keeps the later version, and the other as a note of its own.
+    If only one side changed it, that version counts. Core files are merged line by line. A note that one side changed
+    and the other removed stays. If both changed a note, the later version stays, and the other becomes a second note.
     """
     if ours == theirs or theirs == base:
         return Merged({name: ours})
@@ -402,10 +402,10 @@ def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None
 
 
 def merge_lines(base: str, ours: str, theirs: str) -> str:
-    """The lines of both; a line of `base` that one side has removed is gone, one that it only moved is not.
+    """The lines of both sides. A line of `base` that one side removed is removed; a line that was only moved stays.
 
-    They stand as in `ours`, each line that only `theirs` has behind the one that it stands behind there. Where both
-    changed a line, both versions stand.
+    The order is that of `ours`. A line that only `theirs` has comes after the line that it follows in `theirs`. If both
+    sides changed a line, both versions stay.
     """
     mine, other = ours.splitlines(), theirs.splitlines()
     gone = {line for line in base.splitlines() if line not in mine or line not in other}
@@ -428,7 +428,7 @@ def _merge_notes(name: str, ours: str, theirs: str) -> Merged:
         confirmed = max(mine.confirmed_at, other.confirmed_at)
         merged = replace(newer, confidence=max(mine.confidence, other.confidence), confirmed_at=confirmed)
         return Merged({name: note_text(merged)})
-    # The same id on every machine and in a repeated merge.
+    # Computed from the texts, so that the id is the same on every machine and in a repeated merge.
     number = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
     second = replace(older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts")))
     conflict = f"{name} was changed on both sides: the later version counts, the other one is {second.id}"

@@ -94,7 +94,7 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
 
 
 async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> None:
-    """Ask the user about their shared notes that have expired, each once; keep or archive them as they answer."""
+    """Ask the user about their shared notes that have expired, each once; keep or archive them as the user answers."""
     found = next((store for store in manager.stores if store.scope == "repo" and store.is_shared), None)
     if found is None:
         return

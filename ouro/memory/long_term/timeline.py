@@ -58,8 +58,8 @@ class OldFile(msgspec.Struct, frozen=True):
 class Timeline:
     """The git history of all scopes. Everything blocks: use from a thread.
 
-    Every method raises UsageError where a commit or file is not found or not unique, and MemoryUnusable where the
-    history cannot be read.
+    Every method raises UsageError if a commit or file is not found or not unique, and MemoryUnusable if the history
+    cannot be read.
 
     Args:
         bases: for a commit that ends a group of commits, the commit before the group.
@@ -68,7 +68,7 @@ class Timeline:
     def __init__(self, stores: Sequence[GitMemoryStore], bases: Mapping[str, str] | None = None) -> None:
         self._bases = bases or {}
         self.stores = tuple(stores)
-        """Of all scopes in use, also without any history."""
+        """The stores of all scopes in use, also of those without a history."""
         self._stores = tuple(store for store in stores if store.repository.exists)
 
     def log(self, limit: int = 50, file: str = "") -> tuple[TimelineEntry, ...]:
@@ -106,12 +106,12 @@ class Timeline:
         return self._compare(self._store(old.scope), old.commit.id, new.commit.id)
 
     def since(self, date: str) -> tuple[MemoryDiff, ...]:
-        """From a date on until now, scope by scope."""
+        """The changes from a date until now, scope by scope."""
         moment = moment_of(date)
         return self.since_commits({store.scope: history.commit_at(store.repository, moment) for store in self._stores})
 
     def since_commits(self, versions: Mapping[str, str]) -> tuple[MemoryDiff, ...]:
-        """From these commits on until now; a version that is no commit is skipped."""
+        """The changes from these commits until now; a version that is not a commit is skipped."""
         found = []
         for store in (store for store in self._stores if store.scope in versions):
             with suppress(MemoryUnusable):
@@ -152,7 +152,7 @@ class Timeline:
         return tuple(found)
 
     def search_at(self, date: str, words: str) -> tuple[OldFile, ...]:
-        """The core lines and notes of that time that have one of the words; those with the most come first."""
+        """The core lines and notes of that time that have any of the words; those with most of the words come first."""
         asked = _words(words)
         found: list[OldFile] = []
         for old in self.as_of(date):
@@ -193,7 +193,7 @@ class Timeline:
         return found[0]
 
     def _places(self, file: str) -> list[tuple[GitMemoryStore, tuple[str, ...]]]:
-        """Where a file with this name, or a note whose id begins so, may be, now or earlier; no name: everything."""
+        """The possible places, now or earlier, of a file with this name or a note with this id prefix; no name: all."""
         scope, _, name = file.partition("/") if file.startswith(("user/", "repo/")) else ("", "", file)
         stores = [store for store in self._stores if not scope or store.scope == scope]
         name = name.removeprefix(f"{ARCHIVE}/").removesuffix(".md")

@@ -45,7 +45,7 @@ AGENT_FILES: Mapping[str, Mapping[Scope, str]] = {
     "gemini": {"user": ".gemini/GEMINI.md", "repo": "GEMINI.md"},
     "agents-md": {"repo": "AGENTS.md"},
 }
-"""Where other agents read instructions: those of the user below the home, those of a project below its root."""
+"""The instruction files of other agents: the user's relative to the home, a project's relative to its root."""
 _BEGIN = "<!-- ouro memory: written by `ouro memory export --to`; changes here are overwritten -->"
 _END = "<!-- end of ouro memory -->"
 
@@ -150,10 +150,10 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
 def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
     """Write the core between markers into the files that another agent reads; returns those that changed.
 
-    A repository that the user has trusted with its instructions stays so: ouro has written what is new.
+    A repository whose instructions the user trusts stays trusted, because ouro wrote the change.
 
     Raises:
-        UsageError: a file is a link (what it leads to is not written), no text, or cannot be written.
+        UsageError: a file is a link (its target is not written), is not text, or cannot be written.
     """
     texts: dict[Path, str] = {}
     for scope, name in AGENT_FILES[agent].items():
@@ -181,7 +181,7 @@ def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
 
 
 def write_for_agents(texts: Mapping[Path, str], root: Path | None) -> None:
-    """Write files that other agents read; raises UsageError where one cannot be written.
+    """Write files that other agents read; raises UsageError if one cannot be written.
 
     Args:
         root: of the repository, which stays trusted if the user has trusted its instructions.
@@ -212,7 +212,7 @@ def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
 
 
 def split_section(text: str) -> tuple[str, str, str]:
-    """What is above the section of ouro, the section (empty: there is none), and what is below it."""
+    """The text above the section of ouro, the section (empty if there is none), and the text below it."""
     start, end = text.find(_BEGIN), text.find(_END)
     end += len(_END)
     return (text[:start], text[start:end], text[end:]) if 0 <= start < end - len(_END) else (text, "", "")
@@ -301,7 +301,7 @@ class ProposedText(msgspec.Struct, frozen=True):
     place: str
     """The file, or the entry that says the same."""
     id: str = ""
-    """Of the proposal that is pending."""
+    """The id of the pending proposal."""
 
 
 def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bool = False) -> ProposedText:

@@ -1,6 +1,6 @@
 """TrueForget: remove a text from everything that ouro stores, and report what was searched.
 
-It can be killed at any moment: each file has its old content or the new one, and the next run continues.
+It can be killed at any moment: each file has either its old or its new content, and the next run continues.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ouro.memory.sessions.session_reader import is_readable, refuse_newer
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 
 MANY_PLACES = 50
-"""Number of matches from which on the user must confirm that such a common text is meant."""
+"""With so many matches the user must confirm that such a common text is meant."""
 PROVIDERS = "What was sent to a model's provider, or copied elsewhere, is out of reach: change a secret that got out."
 _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
 _MAX_BYTES = 256 << 20
@@ -74,11 +74,11 @@ class TrueForget:
         self.placeholder = self._text.placeholder
 
     def look(self, progress: Progress = lambda _what: None) -> ForgetReport:
-        """Find every place that holds it; nothing is changed."""
+        """Find every place that holds the text; nothing is changed."""
         return self._search(progress, changes=False)
 
     def forget(self, progress: Progress = lambda _what: None) -> ForgetReport:
-        """Remove it everywhere. The counts are those from before; `left` says what could not be done."""
+        """Remove the text everywhere. The counts are from before the removal; `left` lists what could not be done."""
         found = self._search(progress, changes=True)
         progress("searching again")
         still = self._search(lambda _what: None, changes=False)
@@ -127,7 +127,7 @@ class TrueForget:
         self._search_list(root / INDEX_NAME, report, changes)
 
     def _search_exports(self, report: ForgetReport, changes: bool) -> None:
-        """In what `memory export --to` has written for other agents; what others wrote into these files stays."""
+        """Search the sections that `memory export --to` wrote for other agents; other text in these files stays."""
         for root, path in self._home.exports():
             try:
                 above, section, below = split_section(path.read_text(encoding="utf-8"))
@@ -141,7 +141,7 @@ class TrueForget:
     def _search_list(self, index: Path, report: ForgetReport, changes: bool) -> None:
         count = self._text.count_bytes(index.read_bytes()) if index.is_file() else 0
         if index.is_file() and report.add("the list of sessions", count) and changes:
-            index.unlink()  # it is made again from the sessions
+            index.unlink()  # ouro builds it again from the sessions
 
     def _search_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
         files = [path for path in regular_files(folder) if path.name != LOCK_NAME]
@@ -192,7 +192,7 @@ class TrueForget:
             )
 
     def _clean_record(self, folder: Path, record: RawRecord, raw: bytes) -> bytes:
-        """A record without the text that can still be read; a damaged one is only text."""
+        """The record without the text; it can still be read. A damaged record is handled as plain text."""
         if not record.is_whole:
             return self._text.remove_from_bytes(raw)
         try:
@@ -212,7 +212,7 @@ class TrueForget:
             report.left.append(f"{path}: these are your settings. Remove it there yourself, if it does not belong.")
         elif count and changes:
             try:
-                if place == "the log":  # in place: other processes continue to write to this very file
+                if place == "the log":  # changed in place, because other processes continue to write to this file
                     with path.open("r+b") as file:
                         stars = self._text.star_out(file.read())
                         file.seek(0)
@@ -235,7 +235,7 @@ class TrueForget:
         return "settings" if len(parts) == 1 and parts[0] in _SETTINGS else f"other files in {parts[0]}"
 
     def _search_index(self, report: ForgetReport, changes: bool) -> None:
-        """Delete the index where anything held the text: words and vectors stay in an old one."""
+        """Delete the index if any place held the text: an old index still has its words and vectors."""
         files = [path for path in self._home.index_files() if path.is_file()]
         report.add("the index", sum(self._text.count_bytes(path.read_bytes()) for path in files))
         if changes and files and report.count:
@@ -245,7 +245,7 @@ class TrueForget:
 
 
 def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what: None) -> Path:
-    """Put all that forgetting may change into one tar (0600), which still holds the text; returns its path."""
+    """Put everything that forgetting may change into one tar (0600), which still holds the text; returns its path."""
     target = target.expanduser().absolute()
     memories = [memory_folder(state_dir) for state_dir in home.states()]
     roots = [home.path, *(folder for folder in memories if home.path not in folder.parents and folder.is_dir())]
@@ -290,7 +290,7 @@ def memory_folder(state_dir: Path) -> Path:
 class ForgettingMemory:
     """One memory and its history, in which a text is counted, then replaced.
 
-    Both methods raise MemoryUnusable or OSError where the history cannot be read, or a file not written.
+    Both methods raise MemoryUnusable or OSError if the history cannot be read, or a file cannot be written.
     """
 
     def __init__(self, state_dir: Path, needle: ForgottenText, report: ForgetReport) -> None:
@@ -306,7 +306,7 @@ class ForgettingMemory:
         self._is_in_history = False
 
     def look(self) -> bool:
-        """Count; returns whether anything holds the text."""
+        """Count the matches; returns whether anything holds the text."""
         report, needle = self._report, self._needle
         files = sum(needle.count(path.name) + needle.count_bytes(path.read_bytes()) for path in self._files())
         report.add(f"{self._name}: core, notes, archive", files)
@@ -358,7 +358,7 @@ class ForgettingMemory:
         return [path for path in regular_files(self._folder) if ".git" not in path.relative_to(self._folder).parts]
 
     def _own_files(self) -> list[Path]:
-        """ouro's records about the memory that hold texts: pending changes above all."""
+        """ouro's records about the memory that contain texts, mainly pending changes."""
         return [path for path in regular_files(self._repository.own_dir) if path.name not in _WITHOUT_TEXT]
 
     def _clean_file(self, data: bytes) -> bytes:

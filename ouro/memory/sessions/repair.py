@@ -33,11 +33,11 @@ _START_LINE = re.compile(rb"\A---[ \t\r]*\n")
 
 
 def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
-    """Repair the records of a session that hold values of a wrong type, and move what cannot be read to a `.torn` file.
+    """Repair records of a session that hold values of a wrong type, and move unreadable data to a `.torn` file.
 
-    Good records stay as they are, byte for byte; of repaired ones the former bytes are in the `.torn` file, too.
-    Returns what was done, one line each. What it raises leaves the file unchanged: SessionDamaged if a newer ouro
-    wrote it, or OSError. Blocks.
+    Good records stay unchanged, byte for byte; the former bytes of repaired records are in the `.torn` file too.
+    Returns the actions, one line each. Raises SessionDamaged if a newer version of ouro wrote it, or OSError; the file
+    is then unchanged. Blocks.
     """
     refuse_newer(folder)
     data = read_file(folder)
@@ -71,7 +71,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
 
 
 def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
-    """The bytes of a record in which every value can be read; None where nothing can."""
+    """The bytes of a record in which every value can be read; None if nothing can be read."""
     try:
         read = read_record(record, folder)
     except UnknownRecordError:
@@ -84,7 +84,7 @@ def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
 
 
 def without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord, ...]:
-    """The messages that need a new number: those without one, and of two with the same number the second."""
+    """The messages that need a new number: those without a number, and the second of two with the same number."""
     seen: set[int] = set()
     found: list[RawRecord] = []
     for record, number in messages:
@@ -95,9 +95,9 @@ def without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord
 
 
 def number_messages(folder: Path, records: Sequence[RawRecord], first: int) -> None:
-    """Write numbers from `first` on into these messages; the rest of the file stays as it is, byte for byte. Blocks.
+    """Write numbers into these messages, beginning with `first`; the rest of the file stays byte for byte. Blocks.
 
-    Without that the next start would assign other numbers, and references to a message would break.
+    Otherwise the next start would assign other numbers, and references to a message would break.
     """
     data = read_file(folder)
     numbers = range(first, first + len(records))

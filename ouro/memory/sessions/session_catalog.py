@@ -33,7 +33,7 @@ from ouro.utils.log import log
 from ouro.utils.text import cut
 
 SEARCH_LIMIT = 200
-"""Sessions that a search through messages returns at most."""
+"""Maximum sessions that a search through messages returns."""
 _LAST_MESSAGES = 6
 _SEARCHED = 8 << 20
 """Bytes of one session that are searched, from its end."""
@@ -41,19 +41,19 @@ _SPOKEN = re.compile(rb"^role: *(?:user|assistant)\b", re.MULTILINE)
 _AROUND = 60
 _LISTED = 8
 _LONG_PREFIX = 8
-"""Characters of an id that nobody types as a word."""
+"""An id prefix of so many characters cannot be an ordinary word."""
 _CHANGES = re.compile(r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
 """What memory sent to the model with a message; each changed line begins with `| `."""
 
 
 class SessionHit(msgspec.Struct, frozen=True):
-    """A session whose messages have the words, and the message that fits best."""
+    """A session whose messages contain the words, with the best matching message."""
 
     session_id: str
     number: int
-    """Of the message; 0: the words are in the summary of the session."""
+    """The number of the message; 0: the words are in the summary of the session."""
     snippet: str
-    """The words and what surrounds them, on one line."""
+    """The words with the text around them, in one line."""
     score: float = 0.0
     """Higher is better; comparable within one result only."""
 
@@ -64,7 +64,7 @@ class SessionExcerpt(msgspec.Struct, frozen=True):
     last: tuple[tuple[str, str], ...] = ()
     """The last messages, oldest first: role (`user`, `assistant`) and text."""
     notices: tuple[str, ...] = ()
-    """Of what was read: records that cannot be read, or that it was written by a newer ouro."""
+    """Notices about the session: unreadable records, or a newer version of ouro wrote it."""
 
 
 class TurnEvidence(msgspec.Struct, frozen=True):
@@ -87,15 +87,15 @@ class TurnEvidence(msgspec.Struct, frozen=True):
     began_with: Mapping[str, str] = {}
     """Scope -> the version of memory at the start of the session."""
     is_left: bool = False
-    """The turn is on a branch that a rewind left."""
+    """Whether the turn is on a branch that a rewind left."""
 
 
 class SessionCatalog:
     """The sessions of a store.
 
     Args:
-        root: the folder with the files of the store; None: it has none, and messages are not searched.
-        index: where the messages can be searched, if it exists.
+        root: the folder with the files of the store; None: there are no files, and messages are not searched.
+        index: the search index of the messages, which need not exist.
     """
 
     def __init__(self, store: MemoryStore, project: str, root: Path | None = None, index: Path | None = None) -> None:
@@ -147,7 +147,7 @@ class SessionCatalog:
         return SessionExcerpt((summaries or [""])[-1], first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
-        """One turn of a session, which is not opened. Raises UsageError where there is no such turn.
+        """One turn of a session, which is not opened. Raises UsageError if there is no such turn.
 
         Args:
             turn: its number on the current branch; 0: the last one.
@@ -227,10 +227,10 @@ class SessionCatalog:
                 yield hit
 
     def _search_index(self, root: Path, words: str) -> tuple[list[SessionHit], frozenset[str] | None]:
-        """What the index finds, and the folders of sessions that changed since it read them; None: it has read none."""
+        """The hits of the index, and the folders of sessions that changed since it read them; None: no index."""
         if self._index is None or not self._index.exists():
             return [], None
-        from ouro.memory.index import Index, search_sessions  # imports sqlite3: only for a search
+        from ouro.memory.index import Index, search_sessions  # imported late, because it imports sqlite3
 
         index = Index(self._index)
         try:
@@ -252,11 +252,11 @@ def find_session(
     """The session that `query` names.
 
     Args:
-        query: an id, the start of one, the name of its folder, `latest` of this project, or words of a title or of
+        query: an id or its beginning, the name of its folder, `latest` (of this project), or words of a title or of
             messages.
         project: the current folder; sessions of other worktrees of its repository count as its own.
         ids_with: returns the ids of the sessions with these words; called only if no title has them.
-        hint: of the error if none matches.
+        hint: the hint of the error if no session matches.
 
     Raises:
         SeveralSessions: several match; the message lists them.
@@ -294,19 +294,19 @@ def _only(found: Sequence[SessionInfo], otherwise: str, hint: str) -> SessionInf
     more = [f"  … and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
     raise SeveralSessions(
         "Several sessions match:\n" + "\n".join(lines + more),
-        "Say more of the id or the title.",
+        "Give more of the id or the title.",
         [item.id for item in found],
     )
 
 
 def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]) -> SessionHit | None:
-    """The last message with all the words, by the user or the model; of a very long file only the end is read."""
+    """The last message (of user or model) with all the words; only the end of a very long file is read."""
     try:
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             size = os.fstat(descriptor).st_size
             data = read_range(descriptor, max(0, size - _SEARCHED), size)
     except (OSError, SessionError):
-        return None  # missing, or of another user: the list shows it
+        return None  # the file is missing or belongs to another user; the list reports that
     if not all(pattern.search(data) for pattern in patterns):
         return None
     for block in reversed(split(data)[0]):

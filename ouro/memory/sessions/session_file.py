@@ -45,7 +45,7 @@ _FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
 _READ_SIZE = 1 << 26
 _ORPHAN_TIMEOUT = 1.0
 _TAIL = 256
-"""Bytes at the end of what this process knows: they show whether a file that has grown was only appended to."""
+"""Bytes at the end of the known part of a file: they show whether a file that has grown was only appended to."""
 
 
 class RawRecord(msgspec.Struct, frozen=True):
@@ -54,9 +54,9 @@ class RawRecord(msgspec.Struct, frozen=True):
     data: bytes
     offset: int
     size: int
-    """With the marks."""
+    """Bytes of the record with its marks."""
     is_whole: bool = True
-    """False: the end mark is missing, so the record must not be loaded."""
+    """False if the end mark is missing: then the record must not be loaded."""
 
 
 def split(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
@@ -84,13 +84,13 @@ def _raw_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
 
 
 def kind_of(record: RawRecord) -> str:
-    """The first key of a record; empty where that needs a YAML parser."""
+    """The first key of a record; empty if a YAML parser is needed to find it."""
     found = _KIND.match(record.data)
     return found[1].decode() if found and record.is_whole else ""
 
 
 def number_of(record: RawRecord) -> int:
-    """The number of a message, a compaction or a drop; 0 where it has none."""
+    """The number of a message, a compaction or a drop; 0 if it has none."""
     found = _NUMBER.search(record.data)
     return int(found[1]) if found else 0
 
@@ -101,7 +101,7 @@ def is_message(record: RawRecord) -> bool:
 
 
 def _marks(mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0) -> Iterator[re.Match[bytes]]:
-    """Yield the marks from `place` on, which must be the start of a line. `find` skips other lines at full speed."""
+    """Yield the marks from `place` on, which must be the start of a line. `find` skips other lines fast."""
     while place >= 0:
         found = mark.match(data, place)
         if found:
@@ -110,7 +110,7 @@ def _marks(mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0) 
 
 
 def _open_folder(folder: Path) -> int:
-    """A descriptor of a folder; SessionError for a symlink, or where it belongs to another user."""
+    """A descriptor of a folder; raises SessionError for a symlink, or a folder of another user."""
     try:
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError as error:
@@ -152,7 +152,7 @@ def _open_checked(folder: Path, name: str, flags: int) -> int:
 
 @contextmanager
 def open_private(folder: Path, name: str, flags: int) -> Iterator[int]:
-    """The same, closed at the end of the block. Blocks."""
+    """As `_open_checked`; the descriptor is closed at the end of the block. Blocks."""
     descriptor = _open_checked(folder, name, flags)
     try:
         yield descriptor
@@ -162,8 +162,8 @@ def open_private(folder: Path, name: str, flags: int) -> Iterator[int]:
 
 @asynccontextmanager
 async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
-    """The session file under the same checks, for `read_at`."""
-    import aiofiles  # 2 ms; not needed to start
+    """The session file, opened with the same checks, for `read_at`."""
+    import aiofiles  # imported late: it takes 2 ms, and a start does not need it
 
     check = partial(_open_checked, folder, FILE_NAME, os.O_RDONLY)
     async with aiofiles.open(folder / FILE_NAME, "rb", buffering=0, opener=lambda *_: check()) as file:
@@ -222,7 +222,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
-    """Move what follows the last end mark to a `.torn` file. Returns that file; None where there is nothing to move."""
+    """Move what follows the last end mark to a `.torn` file. Returns that file; None if there is nothing to move."""
     size = os.fstat(descriptor).st_size
     if size == 0 or os.pread(descriptor, len(END), max(0, size - len(END))) == END:
         return None
@@ -242,7 +242,7 @@ def find_whole_end(descriptor: int) -> tuple[int, bytes]:
     while True:
         start = max(0, size - reach)
         data = read_range(descriptor, start, size)
-        # The first line of a window may be the middle of one.
+        # A window may begin in the middle of a line.
         first = 0 if start == 0 else data.find(b"\n") + 1
         ends = [match.end() for match in _marks(_END_MARK, END[1:4], data, first)] if first or start == 0 else []
         if ends or start == 0:
@@ -252,7 +252,7 @@ def find_whole_end(descriptor: int) -> tuple[int, bytes]:
 
 
 async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterator[RawRecord]:
-    """Yield the records between two record borders, last one first. Reads no more than is consumed, plus a window."""
+    """Yield the records between two record borders, last one first. Reads at most one window more than is consumed."""
     reach, carried = _FIRST_WINDOW, b""
     while end > begin:
         start = max(begin, end - reach)
@@ -272,7 +272,7 @@ async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterato
 
 
 async def read_record_at(file: AsyncFileIO, place: int) -> RawRecord | None:
-    """The record that begins at an offset; None where none does."""
+    """The record that begins at an offset; None if no record begins there."""
     if place > 0 and await read_at(file, place - 1, place) != b"\n":
         return None
     reach = 1 << 16
@@ -287,7 +287,7 @@ async def read_record_at(file: AsyncFileIO, place: int) -> RawRecord | None:
 
 
 async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
-    """The bytes from `start` to `end`; fewer where the file has become shorter."""
+    """The bytes from `start` to `end`; fewer if the file has become shorter."""
     await file.seek(start)
     pieces: list[bytes] = []
     while start < end and (piece := await file.read(min(end - start, _READ_SIZE))):
@@ -315,7 +315,7 @@ def save_beside(folder: Path, ending: str, data: bytes) -> Path:
 def rewrite_file(folder: Path, name: str, data: bytes) -> None:
     """Replace a whole file, on disk when this returns. Raises as `open_private`."""
     place = _open_folder(folder)
-    note_written_dir(place)  # an old session that is resumed is not among those that are swept
+    note_written_dir(place)  # an old session that is resumed is not swept
     try:
         replace_file(place, name, data)
     finally:
@@ -337,7 +337,7 @@ def read_file(folder: Path, name: str = FILE_NAME) -> bytes:
 
 
 def read_range(descriptor: int, start: int, end: int) -> bytes:
-    """The bytes from `start` to `end`; fewer where the file has become shorter. Blocks."""
+    """The bytes from `start` to `end`; fewer if the file has become shorter. Blocks."""
     pieces: list[bytes] = []
     while start < end and (piece := os.pread(descriptor, min(end - start, _READ_SIZE), start)):
         pieces.append(piece)
@@ -361,7 +361,7 @@ def read_records(descriptor: int, start: int, end: int, window: int = 8 << 20) -
 
 
 class OpenFile:
-    """What a process knows of the session file that it has open, and its lock. All methods block and raise OSError."""
+    """The session file that a process has open, and its lock. All methods block and raise OSError."""
 
     def __init__(self, folder: Path, lock: SessionLock, places: Mapping[int, int] | None = None) -> None:
         self.folder = folder
@@ -371,7 +371,7 @@ class OpenFile:
         self._size = 0
         self._tail = b""
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            self._descriptor = os.dup(descriptor)  # the bytes can be read as long as it is open, whatever has its name
+            self._descriptor = os.dup(descriptor)  # readable while it is open, even if another file has its name
         self.take(self._descriptor)
 
     def take(self, descriptor: int) -> None:
@@ -380,7 +380,7 @@ class OpenFile:
         self._tail = os.pread(self._descriptor, _TAIL, max(0, self._size - _TAIL))
 
     def check(self, descriptor: int) -> None:
-        """Raises SessionLost where this descriptor does not lead to the file, or the file has lost bytes."""
+        """Raises SessionLost if another file has the name of the opened one, or the file has lost bytes."""
         found, known = os.fstat(descriptor), os.fstat(self._descriptor)
         if (found.st_dev, found.st_ino) != (known.st_dev, known.st_ino):
             raise self.lost("replaced")
@@ -391,8 +391,8 @@ class OpenFile:
         return SessionLost(f"{self.folder / FILE_NAME} was {what} by another program while the session was open.")
 
     def write_again(self, records: Sequence[Record], encode: Callable[[Record], bytes], header: bytes) -> Path | None:
-        """Write the session again: the file as it was, or where its bytes are gone, what is left and `records` (those
-        in memory, oldest first). Returns the file to which what was there was moved; None where there was nothing else.
+        """Write the session again: the opened file; if bytes of it are gone, what is left and `records` (those in
+        memory, oldest first). Returns the file to which the other file was moved; None if there was no other file.
         """
         found = b""
         with suppress(FileNotFoundError, SessionError):
@@ -417,7 +417,7 @@ class OpenFile:
 
 
 def _before(data: bytes, records: Sequence[Record]) -> bytes:
-    """The records that are left of a file, from behind its header to those that are in memory."""
+    """The remaining records of a file, from its header up to those that are in memory."""
     in_memory = {record.number for record in records if isinstance(record, NumberedRecord)}
     left = [record for record in split(data)[0] if record.is_whole][1:]
     end = next((place for place, record in enumerate(left) if number_of(record) in in_memory), len(left))
@@ -445,7 +445,7 @@ class SessionLock:
             ) from error
         except OSError:
             return  # a disk without locks: O_APPEND still keeps records apart
-        with suppress(OSError):  # a full disk: the lock holds, but cannot name its holder
+        with suppress(OSError):  # a full disk: the lock works, but cannot name its holder
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()} {timestamp()}\n".encode(), 0)
 
@@ -459,7 +459,7 @@ class SessionLock:
             pid = self._holder().partition(" ")[0]
             if not pid.isdecimal() or is_running(int(pid)):
                 raise
-            # Its holder was killed while it started a child, which has the lock until it runs its program.
+            # The holder was killed while it started a child: the child has the lock until it executes its program.
             lock_descriptor(self._descriptor, timeout=_ORPHAN_TIMEOUT)
 
     def _holder(self) -> str:

@@ -35,18 +35,18 @@ from ouro.utils.runtime import ensure_private_dir, is_running
 
 OUTPUTS = "outputs"
 SUBAGENTS = "subagents"
-"""In the folder of a session: the folders of its subagents' sessions, with an index of their own."""
+"""A folder in that of a session: it holds the sessions of its subagents, with their own index."""
 TRASH = ".trash"
 _OUTPUT_NAME = late_pattern(rf"{OUTPUTS}/([0-9a-f]{{32}}\.[a-z0-9]{{1,8}})")
 _MAX_OUTPUT = 64 << 20
-"""Bytes of one output that are read back."""
+"""Maximum bytes of one output that are read."""
 _UNFINISHED = ".unfinished-"
 _MAX_HEADER = 1 << 10
-"""Bytes of a session file that may be a header alone."""
+"""A session file with more bytes cannot be only a header."""
 _MAKING = 60.0
-"""Seconds in which a session that is made gets its file, at most."""
+"""Seconds after which a new session folder must have its file."""
 _SWEPT, _SWEPT_OF_TEMPORARY = 1_000, 50
-"""The newest sessions that are swept: older ones were by earlier starts. A thousand may be begun in one day."""
+"""Only so many of the newest sessions are swept: earlier starts swept the others. A day may have a thousand."""
 _ID = late_pattern(r"[0-9A-Za-z-]{1,64}")
 MAX_RECORD = 32 << 20
 HEADER_WITHIN = 1 << 20
@@ -61,7 +61,7 @@ class SessionFolders:
         self.trash = root / TRASH
 
     def find(self, session_id: str, *, deleted: bool = False) -> Path:
-        """The folder of the session of this full id; or of this name, as a copy made by hand is called.
+        """The folder of the session with this full id; or the folder of this name, which names a copy made by hand.
 
         Raises SessionNotFound.
         """
@@ -78,9 +78,9 @@ class SessionFolders:
         raise not_found(session_id, " in the trash" if deleted else "")
 
     def make(self, header: SessionHeader) -> Path:
-        """A folder for a new session; it may be there already for the outputs of a shell line.
+        """Make a folder for a new session; it may exist already, for the outputs of a shell line.
 
-        Raises SaveFailed where the session exists already.
+        Raises SaveFailed if the session exists already.
         """
         ensure_private_dir(self.root)
         folder = self._free(header)
@@ -89,7 +89,7 @@ class SessionFolders:
 
     @contextmanager
     def making(self, header: SessionHeader) -> Iterator[tuple[Path, Path]]:
-        """A hidden folder to write a whole session into, and the folder that it is at the end of the block."""
+        """A hidden folder to write a whole session into; at the end of the block it is renamed to the second folder."""
         ensure_private_dir(self.root)
         final = self._free(header)
         unfinished = self._unfinished(final.name)
@@ -122,7 +122,7 @@ class SessionFolders:
         sync_folder(self.trash)
 
     def sweep(self) -> None:
-        """Remove what killed processes have left: temporary files, unfinished folders, sessions without any message."""
+        """Remove what killed processes left: temporary files, unfinished folders, sessions without messages."""
         sweep_temporary(self.root)
         newest = sorted(folder_names(self.root), reverse=True)[:_SWEPT]
         for name in newest[:_SWEPT_OF_TEMPORARY]:
@@ -138,22 +138,22 @@ class SessionFolders:
                         shutil.rmtree(place / name, ignore_errors=True)
 
     def _remove_empty(self, folder: Path) -> None:
-        """Remove a session that has a header and nothing else. Raises SessionInUse if it is open: it gets a message."""
+        """Remove a session that has only a header. Raises SessionInUse if it is open: it will get a message."""
         with suppress(FileNotFoundError):
             if os.stat(f"{folder}/{FILE_NAME}").st_size > _MAX_HEADER:  # noqa: PTH116 (1,000 of them)
                 return
         names = {path.name for path in folder.iterdir()}
         if not names <= {FILE_NAME, LOCK_NAME} or (
-            FILE_NAME not in names and time.time() - folder.stat().st_mtime < _MAKING  # it may just be made
+            FILE_NAME not in names and time.time() - folder.stat().st_mtime < _MAKING  # it may be in creation
         ):
             return
         if FILE_NAME in names and len(split(read_file(folder))[0]) > 1:
-            return  # read without its lock, which writes to the disk: 1 ms for each short session at each start
+            return  # read without the lock: locking writes to the disk, 1 ms for each short session at each start
         with closing(SessionLock(folder)), suppress(BadYamlError, BadRecordError):
             records, tail = split(read_file(folder)) if FILE_NAME in names else ([], b"")
             if len(records) <= 1 and not tail:
                 for record in records:
-                    header_from(load(record.data))  # a damaged one may have been more
+                    header_from(load(record.data))  # a damaged session may have had messages
                 doomed = self._unfinished(folder.name)
                 folder.rename(doomed)
                 shutil.rmtree(doomed)
@@ -185,7 +185,7 @@ def folder_names(root: Path) -> list[str]:
 
 def not_a_folder(root: Path, error: OSError) -> SessionError:
     reason = f"The sessions in {root} cannot be read: {error.strerror}."
-    return SessionError(reason, "Put a folder of yours there, or set OURO_HOME.")
+    return SessionError(reason, "Put your own folder there, or set OURO_HOME.")
 
 
 def session_files(root: Path) -> dict[str, os.stat_result]:
@@ -212,7 +212,7 @@ def read_header(folder: Path) -> SessionHeader:
 
 
 def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
-    """Raises SessionDamaged where it is no header."""
+    """Raises SessionDamaged if it is not a header."""
     records = split(read_range(descriptor, 0, 1 << 12))[0] or split(read_range(descriptor, 0, HEADER_WITHIN))[0]
     if not records:
         raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)
@@ -232,7 +232,7 @@ def load_record(record: RawRecord) -> object:
 
 
 def keep_image(folder: Path, image: Image) -> str:
-    """As `write_output`."""
+    """Save an image as `write_output`; returns its path relative to the session's folder."""
     return write_output(folder, image_name(image), image.data)
 
 
@@ -283,7 +283,7 @@ def link_outputs(source: Path, target: Path) -> None:
     (target / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
     for name in names:
         with suppress(SessionError), open_private(source / OUTPUTS, name, os.O_RDONLY) as descriptor:
-            # Outputs are never written to again: a link is a copy.
+            # Outputs never change after they are written, so a hard link is as good as a copy.
             try:
                 (target / OUTPUTS / name).hardlink_to(source / OUTPUTS / name)
             except OSError:
@@ -301,7 +301,7 @@ def _is_alive(name: str) -> bool:
 
 
 def _id_of(folder: Path) -> str:
-    """The id in a session's header; empty where it cannot be read."""
+    """The id in a session's header; empty if it cannot be read."""
     try:
         return read_header(folder).id
     except (OSError, SessionError):

@@ -65,7 +65,7 @@ INDEX_NAME = ".index.yaml"
 _HEAD = b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 3\nsessions: "
 _TAIL = b"\n]\n"
 _WORTH_WRITING = 1 << 20
-"""Bytes of sessions that had to be looked at: below it the next list does so again, which costs less than to write."""
+"""If fewer bytes of sessions were read, the index is not written: reading them again costs less than writing."""
 _PROGRESS_EVERY = 50
 
 _AT = late_pattern(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
@@ -79,13 +79,13 @@ class SessionSurvey(msgspec.Struct, frozen=True):
 
     info: SessionInfo
     mtime: int = 0
-    """Of the file, in nanoseconds."""
+    """The modification time of the file, in nanoseconds."""
     read: int = 0
-    """Up to here the file was looked at."""
+    """The offset up to which the file was read."""
 
 
 class SessionTally:
-    """Counts the records of a session to its entry in lists; begins with `info`, or with nothing."""
+    """Computes the list entry of a session from its records, beginning with `info` or an empty entry."""
 
     def __init__(self, folder: str, info: SessionInfo | None = None) -> None:
         info = info or SessionInfo(folder.partition("_")[2], "", "", "", "", "", 0, 0, folder)
@@ -149,7 +149,7 @@ def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> 
                 tally, read = SessionTally(folder.name, known.info), known.read
             read = _tally_records(tally, descriptor, read, size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as caught:
-        error, read = f"[cannot be read: {clean(str(caught)).splitlines()[0]}]", 0  # the next time from its start
+        error, read = f"[cannot be read: {clean(str(caught)).splitlines()[0]}]", 0  # next time read from its start
     info = tally.info(size)
     if error and not info.title:
         info = msgspec.structs.replace(info, title=error)
@@ -158,7 +158,7 @@ def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> 
 
 def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
     """Count the records from `begin` on; returns up to where the file was read. Raises OSError and BadRecordError."""
-    if size - begin > _READ_AT_ONCE:  # of a file of gigabytes only the start and the end, to keep lists fast
+    if size - begin > _READ_AT_ONCE:  # only the start and the end of a file of gigabytes, to keep lists fast
         for block in split(read_range(descriptor, 0, _EDGE))[0]:
             _tally_record(tally, block)
         begin = size - _EDGE
@@ -171,7 +171,7 @@ def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) 
             _tally_record(tally, block)
         if not blocks and (begin + len(data) >= size or not data):
             break
-        # A record without an end in a whole window is too long to be read.
+        # A record that does not end within a whole window is too long to be read.
         begin += blocks[-1].offset + blocks[-1].size if blocks else len(data) - len(END)
     if not tally.has_header:
         raise BadRecordError("its header is missing")
@@ -184,7 +184,7 @@ def _tally_record(tally: SessionTally, block: RawRecord) -> None:
     if kind == "session" and not tally.has_header:
         tally.take_header(header_from(load(block.data)))
     elif kind in _OTHERS:
-        if (record := parse_record(block)) is not None:  # opening the session reports what cannot be read
+        if (record := parse_record(block)) is not None:  # unreadable records are reported when the session is opened
             tally.take(record)
     elif is_message(block):
         at, usage, model = (pattern.search(block.data) for pattern in (_AT, _USAGE, _MODEL))
@@ -223,7 +223,7 @@ def update_index(root: Path, *, rebuild: bool = False, progress: Progress | None
     if rebuild or looked_at > _WORTH_WRITING or current.keys() != known.keys():
         encode = msgspec.json.Encoder().encode
         lines = b",\n".join(encode(item) for item in current.values())
-        with suppress(OSError, SessionError):  # else the folder is not writable: the next list reads the files again
+        with suppress(OSError, SessionError):  # otherwise it is not writable: the next list reads the files again
             rewrite_file(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
     return list(current.values())
 
@@ -257,7 +257,7 @@ def list_infos(root: Path, progress: Progress | None = None) -> list[SessionInfo
 
 
 def _with_unique_ids(found: list[SessionInfo]) -> list[SessionInfo]:
-    """If a folder was copied by hand, two sessions have one id: the copy is identified by its folder name.
+    """If a folder was copied by hand, two sessions have the same id: the copy is identified by its folder name.
 
     The copy has no cost: its usage is counted with the original.
     """
@@ -291,7 +291,7 @@ def _no_collecting() -> Iterator[None]:
 
 
 def _read(root: Path, folder: str = "") -> dict[str, SessionSurvey]:
-    """The entries by folder, or only the one: to decode ten thousand takes 30 ms."""
+    """Folder -> entry, or only that of one folder: it takes 30 ms to decode ten thousand."""
     try:
         text = read_file(root, INDEX_NAME)
         if not text.startswith(_HEAD):
@@ -303,5 +303,5 @@ def _read(root: Path, folder: str = "") -> dict[str, SessionSurvey]:
             text = b"[" + line + b"]" if place >= 0 else b"[]"
         return {item.info.folder: item for item in msgspec.json.decode(text, type=list[SessionSurvey])}
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
-        # Missing, broken, or of a newer ouro (another head): it is rebuilt from the sessions.
+        # Missing, broken, or from a newer version of ouro (another head): it is rebuilt from the sessions.
         return {}

@@ -1,4 +1,4 @@
-"""Read a session file from its end: a resume costs what is sent and not what the file holds.
+"""Read a session file from its end: the cost of a resume depends on what is sent, not on the size of the file.
 
 A rewind names the message that the transcript continues from; the records in between belong to a branch and are
 skipped. Parsing runs in a worker thread: YAML is slow.
@@ -62,15 +62,15 @@ if TYPE_CHECKING:
     from aiofiles.threadpool.binary import AsyncFileIO
 
 MAX_READ = 256 << 20
-"""Bytes of a session that are read at once; of a longer one only the end is read."""
+"""Bytes of a session that are read at once; only the end of a longer one is read."""
 MAX_SENT = 16 << 20
-"""Bytes of messages that are read to be sent where there is no compaction: more than any context window holds."""
+"""Bytes of messages that are read to be sent if there is no compaction: more than any context window holds."""
 MAX_SHOWN = 128 << 10
 """Bytes of messages that are read before the first screen is drawn; the rest follows."""
 MAX_BRANCH_BYTES = 4 << 20
 """Bytes of messages on branches that are loaded too."""
 MIN_SHOWN = 40
-"""Messages that a screen shows at once, where there are so many."""
+"""Maximum messages that a screen shows at first."""
 _FORMAT = late_pattern(rb"\bformat: *[\"']?([^\s,}\"']+)")
 _MAX_NOTICES = 3
 
@@ -78,7 +78,7 @@ _MAX_NOTICES = 3
 class ParsedSession(msgspec.Struct, frozen=True):
     session: LoadedSession
     messages: tuple[tuple[RawRecord, int], ...]
-    """Each message that was read, with the number in its record; 0: it has none."""
+    """The messages that were read, each with the number in its record; 0: no number."""
 
 
 class _Findings(msgspec.Struct):
@@ -109,7 +109,7 @@ class _Findings(msgspec.Struct):
 
 
 async def read_session(folder: Path, reach: Reach = "whole") -> ParsedSession:
-    """Read the session in `folder`; a tail without an end mark is skipped.
+    """Read the session in `folder`; an incomplete last record is skipped.
 
     Raises:
         SessionDamaged: the first record is not a header.
@@ -135,9 +135,9 @@ async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
 
 
 def refuse_newer(folder: Path) -> None:
-    """Raises SessionDamaged for a session of a newer ouro: whatever this one does not know must not be changed. Blocks.
+    """Raises SessionDamaged for a session of a newer version of ouro: unknown data must not be changed. Blocks.
 
-    The format is looked for in the bytes: the header of a newer ouro may be one that this one cannot read.
+    The format is searched in the bytes, because this version may not be able to read a newer header.
     """
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         records, _ = split(read_range(descriptor, 0, HEADER_WITHIN))
@@ -149,7 +149,7 @@ def refuse_newer(folder: Path) -> None:
 
 
 def read_all_records(folder: Path) -> Iterator[Record]:
-    """Every record after the header, oldest first; those that cannot be read are skipped. Blocks."""
+    """Every record after the header, oldest first; unreadable records are skipped. Blocks."""
     fetch = partial(fetch_output, folder)
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         sources = read_records(descriptor, 0, os.fstat(descriptor).st_size, window=4 << 20)
@@ -158,7 +158,7 @@ def read_all_records(folder: Path) -> Iterator[Record]:
 
 
 def is_readable(record: RawRecord, folder: Path) -> bool:
-    """Whether a record can be read, or was written by a newer ouro. Blocks."""
+    """Whether a record can be read, or a newer version of ouro wrote it. Blocks."""
     try:
         read_record(record, folder)
     except UnknownRecordError:
@@ -174,7 +174,7 @@ def read_record(record: RawRecord, folder: Path) -> ReadRecord:
 
 
 def parse_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record | None:
-    """The parsed record; None where it cannot be read. Blocks."""
+    """The parsed record; None if it cannot be read. Blocks."""
     try:
         return record_from(load_record(record), fetch).record
     except (BadYamlError, BadRecordError, UnknownRecordError):
@@ -249,7 +249,7 @@ class _SessionReader(msgspec.Struct, eq=False):
         return ParsedSession(session, tuple(self.messages))
 
     async def _find_kept(self, context: _Context) -> list[RawRecord]:
-        """The messages before the context that the compaction keeps: at the offsets that it names, else by a scan."""
+        """The messages before the context that the compaction keeps: from the offsets in it, else by a scan."""
         if context.compaction is None or context.source is None:
             return []
         numbers = {step.number for step in context.steps}
@@ -308,12 +308,12 @@ def _join_counts(names: Counter[str]) -> str:
 class _Step(msgspec.Struct, frozen=True):
     record: RawRecord
     number: int = 0
-    """Of a message, a compaction or a drop; 0: it has none."""
+    """The number of a message, a compaction or a drop; 0: no number."""
     change: Record | None = None
-    """The parsed compaction, drop or rewind, where it could be read."""
+    """The parsed compaction, drop or rewind, if it could be read."""
     is_message: bool = False
     is_marker: bool = False
-    """Shown between messages; does not change what is sent."""
+    """Whether it is only shown between messages, and does not change what is sent."""
 
 
 def _classify(record: RawRecord) -> _Step:
@@ -327,26 +327,26 @@ def _classify(record: RawRecord) -> _Step:
 
 
 class _Context(msgspec.Struct):
-    """What is needed to send a session to a model and to show its end."""
+    """The records that are needed to send a session to a model and to show its end."""
 
     steps: list[_Step] = msgspec.field(default_factory=list)
-    """In the order of the file."""
+    """The steps in the order of the file."""
     compaction: CompactionRecord | None = None
     source: RawRecord | None = None
-    """Of the compaction."""
+    """The raw record of the compaction."""
     place: int = 0
-    """Where the steps begin; 0: nothing precedes them."""
+    """The offset where the steps begin; 0: nothing precedes them."""
     is_complete: bool = False
-    """Everything that is sent is included, except what the compaction keeps."""
+    """Whether everything that is sent is included, except what the compaction keeps."""
     is_lost: bool = False
-    """A rewind names a message that does not exist: the whole file must be read."""
+    """Whether a rewind names a message that does not exist: then the whole file must be read."""
     is_gapped: bool = False
 
 
 async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _Context:
     """Collect the context from records, last one first; ends at the latest after `max_bytes` of messages."""
     found = _Context()
-    target: int | None = None  # the number that a rewind names, until its record comes
+    target: int | None = None  # the number that a rewind names, until its record is found
     messages = size = branch_size = 0
     reaches_covered = False
     async for record in records:
@@ -373,7 +373,7 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
             break
     found.steps.reverse()
     found.is_complete = found.place == 0 or reaches_covered
-    found.is_lost = bool(target)  # no record has the number 0: before a rewind to the start are only branches
+    found.is_lost = bool(target)  # no record has the number 0: all records before a rewind to the start are on branches
     return found
 
 
@@ -384,8 +384,8 @@ async def _find_page(records: AsyncIterator[RawRecord], count: int) -> tuple[lis
     """
     found: list[RawRecord] = []
     target: int | None = None
-    rewind: RawRecord | None = None  # the last rewind; shown only where it left messages behind
-    markers: list[RawRecord] = []  # that follow the target, as far as read
+    rewind: RawRecord | None = None  # the last rewind; shown only if it left messages
+    markers: list[RawRecord] = []  # the messages after the target that were read
     async for record in records:
         step = _classify(record)
         if target is not None and (step.number != target or not step.number):

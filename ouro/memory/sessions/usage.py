@@ -71,7 +71,7 @@ class SpendingFile:
             raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
 
     def spent(self) -> tuple[DailyUsage, ...]:
-        """By day and model. Raises SpendingUnreadable; the file stays as it is: limits would count from zero."""
+        """The usage by day and model. Raises SpendingUnreadable and keeps the file: limits must not count from zero."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=tuple[DailyUsage, ...])
         except FileNotFoundError:
@@ -93,7 +93,7 @@ class UsagePeriod(msgspec.Struct, frozen=True):
     name: str
     """`session`, `today`, `month`, `all`."""
     models: tuple[ModelUse, ...]
-    """The dearest first, then those whose price is not known."""
+    """The most expensive models first, then those without a known price."""
 
     @property
     def total(self) -> Usage:

@@ -1,8 +1,8 @@
 """Write plain data as readable YAML, and read untrusted YAML as plain data.
 
-No library writes it: block literals are needed also for lines with trailing spaces (every diff has them),
-no anchors ever, and no import on the path of the first save. Reading builds values from the parser's events: what
-could blow up (aliases, tags, depth) is refused before a value is made of it.
+No library is used to write: block literals are needed also for lines with trailing spaces (every diff has them),
+anchors must never appear, and the first save must not wait for an import. Reading builds values from the parser's
+events: what could grow without limit (aliases, tags, depth) is refused before a value is made of it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _list_lines(items: Sequence[Any], pad: str) -> list[str]:
 
 
 def _value_lines(value: Any, pad: str, list_pad: str) -> list[str]:
-    """The text after `key:` or `-`: the rest of that line, then further lines."""
+    """The text after `key:` or `-`: the rest of that line, then the following lines."""
     if isinstance(value, str):
         return _string_lines(value, pad + "  ")
     if isinstance(value, Mapping) and value and not _fits_inline(value):
@@ -163,7 +163,7 @@ def _float_text(value: float) -> str:
     if math.isinf(value):
         return ".inf" if value > 0 else "-.inf"
     mantissa, e, exponent = repr(value).partition("e")
-    # YAML 1.1 readers take `1e-05` for a word.
+    # YAML 1.1 readers read `1e-05` as a word.
     return mantissa + (".0" if e and "." not in mantissa else "") + e + exponent
 
 
@@ -179,7 +179,7 @@ def load(text: bytes) -> Any:
 
     Raises:
         BadYamlError: not YAML, more than one document, or a refused feature: anchors, aliases, tags,
-            more than 64 levels, keys that come twice or are not words, numbers of over 100 digits.
+            more than 64 levels, keys that are repeated or not words, numbers of over 100 digits.
     """
     try:
         found = read_events(text, _make_scalar, lambda items, _start: items, _make_mapping, _refuse, MAX_DEPTH)

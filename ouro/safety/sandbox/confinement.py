@@ -33,7 +33,7 @@ _DENIALS = (
     "ENETUNREACH", "EAI_AGAIN", "Address family not supported", "NewConnectionError", "unable to access",
 )  # fmt: skip
 _BOUNDED = '{ ulimit -n "$1"; ulimit -d "$2"; ulimit -u "$3" || ulimit -p "$3"; } 2>&-; shift 3; '
-"""Sets the limits of a command inside its sandbox; `-d` counts what a process has for itself, not what it reserves."""
+"""Sets the limits of a command inside its sandbox; `-d` counts a process's private memory, not reserved memory."""
 _OUT_OF_MEMORY = re.compile(r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM")
 _MAX_NAMED = 5
 _ON_THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1):\d+")
@@ -51,7 +51,7 @@ class Confinement:
         also_writable: more folders of the workspace.
         memory: the folders of long-term memory, which only commands on memory may change.
         visible: folders that can be read although they are in a hidden one, such as saved output.
-        unreadable: returns what rules deny to read; an OSError of it is raised by `wrap`.
+        unreadable: returns the paths that rules deny to read; `wrap` raises its OSError.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Confinement:
         return self._chosen
 
     def take_warning(self) -> str:
-        """What the user is told once where a stronger sandbox was refused (B4); empty if none was."""
+        """The warning for the user, once, if a stronger sandbox was refused (B4); empty if none was."""
         chosen = self.chosen()
         if self._has_warned or not chosen.refused:
             return ""
@@ -117,9 +117,9 @@ class Confinement:
         return self.is_on or not self.settings.enabled
 
     def wrap(self, argv: Sequence[str], limits: Limits, call_id: str = "") -> list[str]:
-        """The command that starts `argv` with these limits; of a tool call, whether it can write memory is recorded."""
+        """The command that starts `argv` with these limits; for a tool call it records whether it can write memory."""
         with self._lock:  # commands start side by side
-            self._kept_from_memory.discard(call_id)  # ids may come again
+            self._kept_from_memory.discard(call_id)  # call ids may be repeated
             if limits == "off":
                 return list(argv)
             sandbox, policy = self.chosen().sandbox, self._policy(limits)
@@ -130,12 +130,12 @@ class Confinement:
                     _is_in(place, policy.writable) and not _is_in(place, shielded) for place in self._memory
                 ):
                     self._kept_from_memory.add(call_id)
-            is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]  # then one shell does both
+            is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]  # so that one shell does both
             script, words = (argv[2], argv[4:]) if is_script else ('exec "$@"', argv)
             argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *self._bounds(sandbox.tier), *words]
             if self.settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
                 if self._proxy is None:
-                    from ouro.safety.sandbox.proxy import NetworkProxy  # only for named hosts
+                    from ouro.safety.sandbox.proxy import NetworkProxy  # needed only if hosts are named
 
                     self._proxy = NetworkProxy(self.settings.hosts)
                 own = ",".join(host for host in self.settings.hosts if _ON_THIS_MACHINE.fullmatch(host))
@@ -149,7 +149,7 @@ class Confinement:
 
     def _bounds(self, tier: Tier) -> tuple[str, str, str]:
         settings = self.settings
-        # Only in a namespace of its own are the user's other processes not counted.
+        # Only in its own namespace the user's other processes are not counted.
         others = count_processes() if tier == "landlock" else 0
         return str(settings.max_open_files), str(_memory_mb(settings) * 1024), str(settings.max_processes + others)
 
@@ -179,7 +179,7 @@ class Confinement:
         return line
 
     def close(self) -> None:
-        """Delete the /tmp of the commands, and end their way to the network."""
+        """Delete the /tmp of the commands, and stop their network proxy."""
         if self._proxy is not None:
             self._proxy.close()
             self._proxy = None
@@ -195,7 +195,7 @@ class Confinement:
             if not str(place).startswith(("/proc", "/sys", "/dev")) and not f"{root}/".startswith(f"{place}/")
         ]
         programs = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if is_private(folder)]
-        if limits != "repository":  # git would record a hidden file as deleted
+        if limits != "repository":  # otherwise git would record a hidden file as deleted
             self._kept_back = self._unreadable()
             hidden += self._kept_back
         places = (*map(str, (Path.home(), self._root, *self._also_writable, *self._memory)), *programs)
@@ -213,7 +213,7 @@ class Confinement:
             self._temp = Path(os.path.realpath(tempfile.mkdtemp(prefix="ouro-")))
         return msgspec.structs.replace(
             policy,
-            # A mount of its own cannot be renamed: another folder could take the place of .git with other settings.
+            # A mount point cannot be renamed; otherwise another folder could replace .git with other settings.
             writable=(*writable, *existing((self._root / ".git",))) if limits == "repository" else writable,
             protected=existing(folder / name for folder in writable for name in (*git, *_PROTECTED)),
             temp=self._temp,

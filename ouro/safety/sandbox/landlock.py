@@ -1,6 +1,6 @@
-"""Applies Landlock and a seccomp filter to itself and becomes a command. Run as a file, without ouro.
+"""Applies Landlock and a seccomp filter to itself, then executes a command. Run as a file, without ouro.
 
-A program of its own, as `preexec_fn` is not safe beside threads. Landlock's rules and their numbers are those of
+It is a separate program because `preexec_fn` is not safe with threads. Landlock's rules and their numbers are from
 `linux/landlock.h`.
 """
 
@@ -24,17 +24,17 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _TCP, _TCP_FROM_ABI = 0b11, 4
 _SCOPES, _SCOPES_FROM_ABI = 0b11, 6
-"""Abstract Unix sockets and signals stay among the processes of the command."""
+"""Abstract Unix sockets and signals reach only the processes of the command."""
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - multiprocessing's locks are there
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
 CANNOT = 126
-"""Exit code of the helper where the confinement could not be applied."""
+"""Exit code of the helper if the confinement could not be applied."""
 
 
 def abi() -> int:
-    """The version of Landlock in the kernel; 0 where there is none."""
+    """The version of Landlock in the kernel; 0 if there is none."""
     return max(0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
 
 
@@ -63,7 +63,7 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
     for path in (*_all_but("/", plan["hidden"]), *inside_hidden):
         _allow(ruleset, path, _READ & handled)
     for path in (*plan["writable"], _SHARED_MEMORY):
-        for place in _all_but(path, plan["hidden"]):  # beside what is hidden nothing can be made or removed
+        for place in _all_but(path, plan["hidden"]):  # in the folder of a hidden file nothing can be created or removed
             _allow(ruleset, place, handled)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)
@@ -76,7 +76,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return  # gone meanwhile, or not there: then there is nothing to allow
+        return  # it does not exist (any more): then there is nothing to allow
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _OF_FILES
@@ -89,7 +89,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
-    """The fewest paths that together hold everything below `folder` except `hidden`: rules can only add."""
+    """The fewest paths that together contain everything below `folder` except `hidden`: rules can only allow."""
     if folder in hidden:
         return
     prefix = folder.rstrip("/") + "/"
@@ -113,7 +113,7 @@ def _check_result(result: int) -> int:
 
 
 def main(plan_text: str, argv: Sequence[str]) -> int:
-    """Confine this process and become `argv`; returns an exit code only where that failed."""
+    """Confine this process and execute `argv`; returns an exit code only if that failed."""
     plan = json.loads(plan_text)
     if plan["temp"]:
         os.environ["TMPDIR"] = plan["temp"]

@@ -1,7 +1,7 @@
-"""A proxy for HTTP and HTTPS by which sandboxed commands reach the hosts that the settings name.
+"""A proxy for HTTP and HTTPS through which sandboxed commands reach the hosts in the settings.
 
-It listens on a Unix socket. Inside, `relay.py` offers it as a port on loopback, the only place where a command without
-a network can connect to. The proxy never looks into TLS: what is named is the host that a command asks for.
+It listens on a Unix socket. Inside the sandbox, `relay.py` offers it as a port on loopback, the only place that a
+command without a network can connect to. The proxy never decrypts TLS: it checks the host that a command asks for.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _USUAL_PORTS = (80, 443)
 
 
 class NetworkProxy:
-    """Serves from construction until `close`, in threads of its own.
+    """Serves from construction until `close`, in its own threads.
 
     Args:
-        hosts: what may be connected to: `example.com` (with what is below it) on the ports of the web, `host:port`
-            on another one. Addresses of this machine and of local networks only if they are named themselves.
+        hosts: the allowed hosts: `example.com` (with its subdomains) on the ports of the web, `host:port` on another
+            port. Addresses of this machine and of local networks are allowed only if they are named themselves.
     """
 
     def __init__(self, hosts: Sequence[str]) -> None:
@@ -54,7 +54,7 @@ class NetworkProxy:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve(self) -> None:
-        """Until `close` connects; `serve_forever` looks every 0.5 s only whether it should end."""
+        """Serve until `close` connects. `serve_forever` would check only every 0.5 s whether it should end."""
         while self._is_open:
             self._server.handle_request()
 
@@ -96,7 +96,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     proxy: NetworkProxy
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that breaks is the matter of its two ends."""
+        """Ignore broken connections: both ends notice them."""
 
 
 class _Connection(socketserver.BaseRequestHandler):
@@ -127,8 +127,8 @@ class _Connection(socketserver.BaseRequestHandler):
             if method == "CONNECT":
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             elif not is_tunnel:
-                # One request a connection: the next one on it could be meant for another host.
-                # And the host that was checked is the one that is asked for.
+                # Only one request for each connection: the next one could be for another host.
+                # The request is sent to the same host that was checked.
                 dropped = ("proxy-", "connection:", "host:")
                 kept = [line for line in lines[1:] if not line.lower().startswith(dropped)]
                 path = f"{url.path or '/'}{'?' if url.query else ''}{url.query}"

@@ -1,8 +1,9 @@
-"""Runs a command beside ports on loopback that lead to ouro's proxy. Run inside the sandbox, as a file, without ouro.
+"""Runs a command, and opens ports on loopback that lead to ouro's proxy. Run inside the sandbox, as a file, without
+ouro.
 
 Usage: python -I -S relay.py SOCKET PLACES COMMAND [ARGUMENT…]
 
-PLACES are such as `localhost:5432,127.0.0.1:8000`: servers of the machine, which are at the same ports inside.
+Example of PLACES: `localhost:5432,127.0.0.1:8000`. These are servers of the machine; inside they have the same ports.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _OWN = "localhost,127.0.0.1,::1"
 
 
 def main(path: str, places: str, *command: str) -> int:
-    """Run the command; returns its exit code, or 128 and the number of the signal that ended it."""
+    """Run the command; returns its exit code, or 128 plus the number of the signal that ended it."""
     server = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=_serve, args=(server, path), daemon=True).start()
     for place in filter(None, places.split(",")):
@@ -45,7 +46,7 @@ def _serve(server: socket.socket, path: str, place: str = "") -> None:
 
 
 def join(one: socket.socket, two: socket.socket, timeout: float | None = None) -> None:
-    """Hand bytes on in both directions until both ends have finished, or nothing came for `timeout` seconds."""
+    """Forward bytes in both directions until both ends have finished, or no bytes came for `timeout` seconds."""
     other = {one: two, two: one}
     with one, two, selectors.DefaultSelector() as selector, contextlib.suppress(OSError):
         for end in other:

@@ -1,7 +1,7 @@
 """A seccomp filter (classic BPF) that refuses the system calls which leave a sandbox of mounts or of Landlock.
 
 The numbers are those of Linux's tables for x86_64 and aarch64 (`asm/unistd_64.h`, `asm-generic/unistd.h`); from 424 on
-both are the same. On another processor there is no filter, and so no sandbox.
+both are the same. On other processors there is no filter, and therefore no sandbox.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45
 _ALLOW, _KILL, _ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
-"""Offsets in `struct seccomp_data`; of an argument the lower half, as both processors are little-endian."""
+"""Offsets in `struct seccomp_data`; for an argument that of its lower half, as both processors are little-endian."""
 
 
 def seccomp_filter(*, internet: bool, connects: bool, machine: str = "") -> bytes:
     """The filter as an array of `struct sock_filter`; empty on a processor without a table.
 
     Args:
-        internet: internet sockets may be made: the network is shared, or it is an empty one.
+        internet: internet sockets are allowed: the network is shared, or it is an empty one.
         connects: `connect` is allowed.
     """
     machine = machine or platform.machine()
@@ -62,7 +62,7 @@ def _program(internet: bool, connects: bool, machine: str) -> bytes:
         *_load(_ARCHITECTURE), _line(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0), _ret(_KILL),
         *_load(_NUMBER), *_when(_JUMP_AT_LEAST, _X32, _ERROR | _ENOSYS),
         *(line for number in denied for line in _when(_JUMP_EQUAL, number, _ERROR | _EPERM)),
-        # glibc falls back to clone, whose flags a filter can read.
+        # glibc then uses clone, whose flags a filter can read.
         *_when(_JUMP_EQUAL, _CLONE3[column], _ERROR | _ENOSYS),
         *_for_call(_CLONE[column], [*_load(_FIRST), *_when(_JUMP_BITS, _NEW_USER, _ERROR | _EPERM), _ret(_ALLOW)]),
         *_for_call(_IOCTL[column], [
@@ -77,7 +77,7 @@ def _program(internet: bool, connects: bool, machine: str) -> bytes:
 
 
 def filter_file(folder: Path, *, internet: bool, connects: bool) -> Path:
-    """The file in `folder` that holds the filter, written where it is missing or differs.
+    """The file in `folder` that holds the filter; it is written if it is missing or differs.
 
     Raises:
         OSError: the file cannot be written.

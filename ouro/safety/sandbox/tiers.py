@@ -18,7 +18,7 @@ from ouro.safety.sandbox import landlock
 from ouro.safety.sandbox.seccomp import filter_file, seccomp_filter
 
 _EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp")  # noqa: S108
-"""Places of sockets and files of other programs; inside they are empty, except for what a policy names."""
+"""Folders with sockets and files of other programs. In the sandbox they are empty, except for what a policy names."""
 Tier = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 
@@ -29,10 +29,10 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         writable: folders and files that may be changed.
         protected: places inside `writable` that stay read-only.
         hidden: places that cannot be read.
-        visible: places inside `hidden` or a private /tmp that can be read all the same.
-        temp: the folder that stands for /tmp; None gives an empty one that goes with the command.
+        visible: places inside `hidden` or a private /tmp that can be read nevertheless.
+        temp: the folder that is used as /tmp; None: an empty one, which is deleted after the command.
         network: whether the command shares the network of the machine.
-        connects: whether it may connect to sockets at all, such as a server of its own on loopback.
+        connects: whether it may connect to sockets at all, such as its own server on loopback.
     """
 
     writable: tuple[Path, ...] = ()
@@ -45,11 +45,11 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
 
 class Sandbox:
-    """Confines commands to a policy. This one does not: permissions are the only protection."""
+    """Confines commands to a policy. This base class does not: permissions are the only protection."""
 
     tier: Tier = "none"
     leaves_open: tuple[str, ...] = ("commands have all the rights of the user",)
-    """What it cannot prevent, in words for the user."""
+    """What it cannot prevent, as text for the user."""
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:  # noqa: ARG002
         """The command that starts `argv` confined to `policy`."""
@@ -57,7 +57,7 @@ class Sandbox:
 
 
 def is_private(place: str) -> bool:
-    """Whether a place is in a folder that is empty inside, and would not be seen there."""
+    """Whether a place is in a folder that is empty inside the sandbox, so that it would not be visible there."""
     return place.startswith(tuple(f"{folder}/" for folder in _EMPTY_INSIDE))
 
 
@@ -75,7 +75,7 @@ _WITH_FILTER = 'filter=$1; shift; exec "$@" 9<"$filter"'
 
 
 class Bubblewrap(Sandbox):
-    """Runs commands by `bwrap`: namespaces for users, processes, mounts and network, and a seccomp filter.
+    """Runs commands with `bwrap`: namespaces for users, processes, mounts and network, and a seccomp filter.
 
     Args:
         program: the absolute path of bwrap, 0.8 or newer.
@@ -97,7 +97,7 @@ class Bubblewrap(Sandbox):
         command += ("--bind", str(policy.temp), "/tmp") if policy.temp else ("--tmpfs", "/tmp")  # noqa: S108
         if policy.network:
             command += _bound("--ro-bind", (Path(os.path.realpath("/etc/resolv.conf")),))
-        # Later mounts win: what is hidden is so in writable folders, too.
+        # Later mounts win: hidden places are hidden in writable folders too.
         command += _bound("--ro-bind", policy.visible)
         command += _bound("--bind", policy.writable)
         command += _bound("--ro-bind", policy.protected)
@@ -107,7 +107,7 @@ class Bubblewrap(Sandbox):
                 command += ["--tmpfs", str(place), *_bound("--ro-bind", shown), "--remount-ro", str(place)]
             else:
                 command += ("--ro-bind", "/dev/null", str(place))
-        # The network of a command without one is empty, except for its own servers on loopback.
+        # Without a shared network a command has an empty one, with only its own servers on loopback.
         filters = filter_file(self._filter_dir, internet=policy.connects, connects=policy.connects)
         return ["/bin/sh", "-c", _WITH_FILTER, "sh", str(filters), *command, "--", *argv]
 
@@ -117,7 +117,7 @@ def _bound(option: str, places: Sequence[Path]) -> list[str]:
 
 
 class Landlock(Sandbox):
-    """Runs commands by a process that confines itself, for hosts that refuse user namespaces."""
+    """Runs commands with a process that confines itself, for hosts that refuse user namespaces."""
 
     tier: Tier = "landlock"
     leaves_open = (
@@ -138,7 +138,7 @@ class Landlock(Sandbox):
             "visible": list(map(str, policy.visible)),
             "temp": str(policy.temp or ""),
             "network": policy.network,
-            # There is no network namespace here: an internet socket would be one of the machine.
+            # There is no network namespace here: an internet socket would use the network of the machine.
             "filter": str(filter_file(self._filter_dir, internet=policy.network, connects=policy.connects)),
         }
         return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(plan), *argv]
@@ -155,7 +155,7 @@ _PROFILE = """\
 
 
 class Seatbelt(Sandbox):
-    """Runs commands by `sandbox-exec` of macOS: Apple calls it deprecated; other agents rely on it, too.
+    """Runs commands with `sandbox-exec` of macOS: Apple calls it deprecated, but other agents rely on it too.
 
     Paths are parameters of the profile, never a part of its text.
     """
@@ -177,7 +177,7 @@ class Seatbelt(Sandbox):
                 rules.append(f'({verb} {operation} (subpath (param "{name}{number}")))\n')
 
         rule("allow", "file-write*", "WRITABLE", writable)
-        # Later rules win. A folder that holds a protected place cannot be renamed away either.
+        # Later rules win. A folder that holds a protected place cannot be renamed either.
         rule("deny", "file-write*", "PROTECTED", policy.protected)
         rule("deny", "file-read* file-write*", "HIDDEN", policy.hidden)
         if policy.network:
@@ -192,7 +192,7 @@ class Seatbelt(Sandbox):
 _SYSTEM_BWRAP = Path("/usr/bin/bwrap")
 _TIMEOUT = 10.0
 _CONFINED = 7
-"""Exit code of the self-test: it ran. What it could write is looked at from outside."""
+"""Exit code of a self-test that ran. What it could write is checked from outside."""
 _SELF_TEST = 'touch "$1/inside" && { touch "$2" 2>/dev/null; exit 7; }'
 
 
@@ -240,7 +240,7 @@ def _bwrap() -> Path | None:
 
 
 def _self_test(sandbox: Sandbox, state_dir: Path) -> str:
-    """What is wrong with a sandbox; empty where it confines."""
+    """The problem of a sandbox; empty if it confines commands."""
     with tempfile.TemporaryDirectory(dir=state_dir) as name:
         inside, outside = Path(name, "w"), Path(name, "probe")
         inside.mkdir()

@@ -19,24 +19,24 @@ _SEVERAL = re.compile(
     rf"((?:--[\w-]+=)?[\w./*?@%+:-]*)(?:\{{{_NUMBER}\.\.{_NUMBER}\}}|\{{([\w./*?@%+:-]*(?:,[\w./*?@%+:-]*)+)\}}"
     rf"|\$\(seq (?:{_NUMBER} )?{_NUMBER}\))([\w./*?@%+:-]*)(?=[\s;&|<>()]|\Z)"
 )
-"""A word of which bash makes several: `{1..3}`, `src/{a,b}.py`, `$(seq 3)`."""
+"""A word that bash expands to several: `{1..3}`, `src/{a,b}.py`, `$(seq 3)`."""
 _MAX_WORDS = 40
 _TESTS = {"-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-z", "-n"}
 
 
 class Word(msgspec.Struct, frozen=True):
     text: str
-    """Without quotes."""
+    """The text without quotes."""
     exact: bool = True
-    """Bash does not expand it."""
+    """Whether bash does not expand it."""
     glob: bool = False
-    """It holds an unquoted `*`, `?` or `[`."""
+    """Whether it contains an unquoted `*`, `?` or `[`."""
     raw: str = ""
-    """As it was written."""
+    """The word as it was written."""
     under: tuple[str, ...] = ()
-    """It stands for files below these folders, as `{}` of `find -exec` does."""
+    """Set if it represents files below these folders, like `{}` of `find -exec`."""
     regular: bool = False
-    """None of these is a link."""
+    """Whether none of these files is a link."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -81,13 +81,13 @@ class Command(msgspec.Struct, frozen=True):
     words: tuple[Word, ...]
     assignments: tuple[Assignment, ...] = ()
     piped: bool = False
-    """Its input comes from another command."""
+    """Whether its input comes from another command."""
     source: Command | None = None
-    """The command that its input comes from, where it is one."""
+    """The command that its input comes from, if it is a single one."""
     stdin: str | None = None
     """The text of its here-document."""
     kind: Literal["plain", "wrapper", "guess"] = "plain"
-    """A wrapper only runs the command after it; a guess is what a command may run, for deny rules and the floor."""
+    """A wrapper only runs the command after it. A guess is what a command may run: for deny rules and floor."""
 
     @property
     def name(self) -> str:
@@ -95,7 +95,7 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def program(self) -> str:
-        """Its name without the folder."""
+        """The name without the folder."""
         return self.name.rsplit("/", 1)[-1]
 
     @property
@@ -109,17 +109,17 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def computed(self) -> Word | None:
-        """A word whose value is only known when bash runs."""
+        """The first word whose value is known only when bash runs."""
         return next((word for word in self.words if not (word.exact or word.glob)), None)
 
     @property
     def settings(self) -> tuple[Assignment, ...]:
-        """The assignments that may change what it does."""
+        """The assignments that may change what the command does."""
         return tuple(assignment for assignment in self.assignments if not assignment.harmless)
 
 
 def several_words(text: str, at: int) -> list[Word]:
-    """The words that bash makes of the one at a place, if it is one like `{1..3}`; else none."""
+    """The words to which bash expands the word at a position, if it is one like `{1..3}`; otherwise none."""
     match = _SEVERAL.match(text, at)
     if not match or not shutil.which("bash"):
         return []

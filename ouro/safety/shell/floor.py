@@ -1,4 +1,4 @@
-"""What needs a question in every mode and under every rule: irreversible commands, and changes of long-term memory."""
+"""What needs a question in every mode and with every rule: irreversible commands, and changes of long-term memory."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _check_removal(command: Command, places: Places) -> str:
 
 
 def _check_target(word: Word, places: Places) -> str:
-    """What `word` names, or may name, that is only removed after a question; else empty."""
+    """What `word` names, or may name, that may be removed only after a question; otherwise empty."""
     if not word.exact and not word.glob:
         return f"{word.text}, which is not known"
     if re.fullmatch(r"(\./)*(\.?\*+|\.\[.*|\?+\*?)(/\*+)*", word.text):
@@ -207,7 +207,7 @@ def memory_git(command: Command, places: Places) -> GuardedMemory | None:
         return None  # it discards uncommitted changes
     for text in (word.text for word in found.operands):
         is_whole = texts[2] in ("add", "commit", "restore") and text in (".", "archive", "archive/")
-        is_pattern = re.search(r"[:*?\[\\]", text)  # magic of git among them
+        is_pattern = re.search(r"[:*?\[\\]", text)  # this includes git's pathspec magic
         if not is_whole and (is_pattern or not folder.keeps(Path(os.path.normpath(folder.path / text)))):
             return None
     return folder
@@ -226,7 +226,7 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
     for command in (command for command in line.commands if command.kind != "wrapper"):
         touches = _names_memory(command, places)
         named = named or touches
-        # A command that gets the path of memory from a pipe may do anything with it.
+        # A command that receives the path of memory from a pipe may do anything with it.
         if not (touches or inside or (named and command.piped)):
             continue
         if folder := memory_git(command, places):
@@ -234,7 +234,7 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
                 return f"it runs git on long-term memory, but {reason}"
         elif not only_reads(command) or command.settings:
             return f"{command.program} may change long-term memory without the file tools"
-    is_hidden = not named and _spells([text], workspace)
+    is_hidden = not named and _mentions([text], workspace)
     return "it names long-term memory in a way that is not understood" if is_hidden else ""
 
 
@@ -250,10 +250,10 @@ def _names_memory(command: Command, places: Places) -> bool:
     texts = [command.stdin or "", *(setting.value.text for setting in command.assignments)]
     texts += [word.text for word in command.words]
     paths = (path for word in command.words for path in places.of_word(word))
-    return _spells(texts, places.workspace) or any(map(places.workspace.memory_at, paths))
+    return _mentions(texts, places.workspace) or any(map(places.workspace.memory_at, paths))
 
 
-def _spells(texts: Sequence[str], workspace: Workspace) -> bool:
+def _mentions(texts: Sequence[str], workspace: Workspace) -> bool:
     """Whether one of the texts spells out a memory folder or its history."""
     names = [name for folder in workspace.memory for name in (str(folder.path), workspace.shown(folder.path))]
     names += [str(folder.state_dir.parent) for folder in workspace.memory if folder.state_dir is not None]

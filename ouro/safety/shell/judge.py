@@ -24,7 +24,7 @@ from ouro.safety.workspace import Workspace
 _MAX_SHOWN = 60
 _NOT_IN_PLAN_MODE = f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged."
 _SEES_PROCESSES = names("ps pgrep lsof ss netstat")
-"""Commands that run outside of the sandbox, which has processes of its own; with no others but `_FILTERS`."""
+"""Commands that run outside of the sandbox, because it has its own processes. They may be combined with `_FILTERS`."""
 _FILTERS = names("grep egrep head tail wc sort uniq cut awk echo true sleep")
 _PREFIX = re.compile(
     r"((npm|yarn|pnpm|bun|uv|poetry)\0run|uv\0pip|docker\0compose|python3?\0-m|gh\0(pr|issue)|(bundle|pnpm)\0exec)\0[^\0]+"
@@ -39,13 +39,13 @@ _NARROW = names(
     truncate eval source . nc npx uvx bunx watch parallel
     """
 ) | {"docker run", "docker exec", "uv run", "uv run python", "poetry run", "bundle exec", "pnpm exec"}
-"""Offered as a rule only word for word: what they do depends on every word."""
+"""These are offered as a rule only word for word, because their effect depends on every word."""
 _GIT_OF_NAMES = re.compile(
     r"(status|add|commit|rev-parse|ls-files|branch|remote|switch|push|fetch)(\0(?!-\w*[ipv]|--[ipv])[^\0]*)*"
     r"|log(\0(-n?\d*|[^-\0][^\0]*|--((oneline|graph|all|decorate|(short)?stat|name-(only|status)|follow|reverse|merges"
     r"|no-merges|(format|pretty|since|until|author|grep|date)=[^\0]*)?)))*"
 )
-"""A git command that prints names of files and commits, and nothing that is in the files."""
+"""A git command that prints names of files and commits, but no contents of files."""
 _LOCAL_GIT = names(
     "add am apply branch checkout cherry-pick commit merge mv notes reset restore revert rm stash switch tag"
 )
@@ -54,7 +54,7 @@ _ACTING = re.compile(
     r"|\w*(PAGER|EDITOR|BROWSER)$|PATH$|ENV$|HOME$|\w*_proxy$)",
     re.IGNORECASE,
 )
-"""Variables by which a program is made to run another: never offered as a rule."""
+"""Variables that can make a program run another one: never offered as a rule."""
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -64,18 +64,18 @@ class Need(msgspec.Struct, frozen=True):
     text: str
     command: Command | None = None
     paths: tuple[Path, ...] = ()
-    """What is read or written; for a command that only creates files, those files."""
+    """The files that are read or written; for a command that only creates files, these files."""
 
 
 def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = False) -> Decision:
-    """What to do with a shell line: each command in it is judged by itself."""
+    """What to do with a shell line: each command in it is judged separately."""
     line = parse_line(text)
     places = Places(policy.workspace, line)
     if denied := _find_line_rule(policy, "deny", tool, line, places):
         rule, shown = denied
         retry = "" if shown else " Do not retry it in another form; ask the user."
         return Deny(f"The rule `deny {rule}` forbids {shown or 'this'}.{retry}")
-    if len(text) > MAX_CHARACTERS:  # it is asked in any case, and to judge it takes seconds
+    if len(text) > MAX_CHARACTERS:  # it needs a question in any case, and judging it would take seconds
         return Deny(_NOT_IN_PLAN_MODE) if policy.mode == "plan" else Ask(line.hidden)
     needs = tuple(dict.fromkeys(_needs(line, places)))
     opaque = line.opaque or places.lost or _find_unknown(line)
@@ -115,7 +115,7 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
 
 
 def _find_unknown(line: ShellLine) -> str:
-    """Why the effect of a line is not known: a command that may change something has a computed word; else empty."""
+    """Why the effect of a line is not known: a command that may change something has a computed word. Else empty."""
     for command in line.commands:
         if command.kind == "plain" and (word := command.computed) and not only_reads(command):
             return f"what {command.program} gets as {word.raw or word.text} is not known"
@@ -131,7 +131,7 @@ def _is_local_git(need: Need) -> bool:
 
 
 def _limits(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limits:
-    """What a line may change whose needs are all met; what a rule of the user allows runs outside of the sandbox."""
+    """What a line may change if all its needs are met; what a rule of the user allows runs outside of the sandbox."""
     if any(need.kind == "command" and not need.paths for need in needs) or _only_sees_processes(line):
         return "off"
     written = [path for need in needs if need.kind in ("write", "command") for path in need.paths]
@@ -142,7 +142,7 @@ def _limits(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limi
 
 
 def _only_sees_processes(line: ShellLine) -> bool:
-    """Whether a line shows processes or sockets of the machine, and does nothing else."""
+    """Whether a line only shows processes or sockets of the machine."""
     found = [command for command in line.commands if command.program not in _SEES_PROCESSES]
     filters = all(
         command.program in _FILTERS and files_read(command) == () and not reads_all_below(command) for command in found
@@ -213,7 +213,7 @@ def _find_line_rule(
 def _find_leak(policy: Permissions, tool: str, line: ShellLine, places: Places) -> str:
     """Why a line may print what a rule denies to read, although the line does not name it; empty if it cannot.
 
-    The sandbox hides such files; not what git keeps of them.
+    The sandbox hides such files, but not their contents in git.
     """
     unreadable = policy.unreadable()
     if unreadable is None:
@@ -231,7 +231,7 @@ def _find_leak(policy: Permissions, tool: str, line: ShellLine, places: Places) 
 
 
 def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
-    """Rules or mode allow one thing that a line needs."""
+    """Whether rules or mode allow one thing that a line needs."""
     command = need.command
     if need.kind == "memory":
         return True
@@ -243,7 +243,7 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
     )
     if command is None or is_writable:
         return is_writable
-    # Words behind the first two may be secrets, which are not written down.
+    # Words after the first two may be secrets, which are not recorded.
     shown = " ".join(word.text for word in command.words[:2] if re.fullmatch(r"[\w./-]{1,24}", word.text))
     return bool(policy.find_rule("allow", tool, Effect.RUN, lambda rule: _allows(rule, command), shown))
 
@@ -269,7 +269,7 @@ def _texts(commands: Sequence[Command]) -> list[str]:
     return list(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
-# -- what the question says
+# -- the text of the question
 
 
 def _reason(missing: Sequence[Need]) -> str:
@@ -294,7 +294,7 @@ def _rule_for(need: Need, workspace: Workspace) -> str:
     if not is_plain or not words[0].strip() or find_unlisted(command) or command.program in SHELLS:
         return ""
     if command.stdin is not None and command.name != "git":
-        return ""  # what it does depends on the text
+        return ""  # its effect depends on the text
     for setting in command.settings:
         if not setting.value.exact or not has_no_wildcard(setting.value.text) or _ACTING.match(setting.name):
             return ""

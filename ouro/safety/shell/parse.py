@@ -2,10 +2,9 @@
 
 Only a part of bash is understood: plain and quoted words, here-documents with a quoted end, pipes, `&&`, `||`, `;`,
 newlines, redirections, `if`, `while`, groups, `x=1` before other commands, and `for` over words, which is read once for
-each of them. What a quoted variable or substitution gives is a word that is not exact. Anything else makes the line
-*opaque*: it is asked about.
-Its commands are still collected, as well as they can be, for deny rules and the hard floor. Where even that fails, the
-line is *hidden*: it is asked in every mode.
+each of them. A quoted variable or substitution becomes a word that is not exact. Anything else makes the line *opaque*:
+it needs a question. Its commands are still collected as far as possible, for deny rules and the hard floor. If even
+that fails, the line is *hidden*: it needs a question in every mode.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ouro.safety.shell.wrappers import folders_of_names, inner_commands
 MAX_CHARACTERS = 10_000
 MAX_COMMANDS = 50
 _MAX_UNROLLED = 40
-"""Commands of a line whose loops are read for each word."""
+"""Maximum commands of a line whose loops are read for each word."""
 _MAX_DEPTH = 30
 _LOOPS = names("for while until")
 _UNDERSTOOD_KEYWORDS = names("if then elif else fi do done time { } !") | _LOOPS
@@ -45,14 +44,14 @@ _ANSI_QUOTES = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
 _SIMPLE_INSIDE = re.compile(r"""[$<]\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)""")
-"""A substitution that every bash ends where it is ended here."""
+"""A substitution that every version of bash ends at the same place as this pattern."""
 _REST_OF_LINE = re.compile(r"""([^'"\\`$()\n]|'[^'\n]*'|"[^"\\`$\n]*")*\n""")
-"""Behind a here-document: no quote or substitution goes on in the next line."""
+"""The rest of a line with a here-document: no quote or substitution continues in the next line."""
 _TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
 """`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0 `EO\\`, `F`."""
-_BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")  # in `{}`, `{` and `HEAD@{1}` they are text
+_BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")  # in `{}`, `{` and `HEAD@{1}` the braces are text
 _SUM = re.compile(r"\$\(\([0-9 +*/%-]+\)\)")
-_VARIABLE_NAME = r"(?!\w*_proxy)[a-z][a-z0-9A-Z_]*|[A-Z]"  # none that bash or a program obeys
+_VARIABLE_NAME = r"(?!\w*_proxy)[a-z][a-z0-9A-Z_]*|[A-Z]"  # no variable that bash or a program obeys
 _ASSIGNED = re.compile(rf"""({_VARIABLE_NAME})=([\w./@%+,:-]+|"[^"$`\\~]*"|'[^'~]*')[ \t]*(?=;|\n|&&|\Z)""")
 _READ = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?((?: [a-z]\w*)+)")
 _UNSPLIT = re.compile(r"[\w./@%+=:,-]+")
@@ -62,16 +61,16 @@ _WORD_ENDS = " \t\n;&|()<>"
 
 
 class ShellLine(msgspec.Struct):
-    """A shell line, as far as it is read: its commands in order, with nested ones."""
+    """A parsed shell line: its commands in order, including nested ones."""
 
     commands: list[Command] = []
     redirects: list[Redirect] = []
     opaque: str = ""
-    """Why it cannot be judged; empty where it is understood."""
+    """Why it cannot be judged; empty if it is understood."""
     hidden: str = ""
-    """Why not even its commands are known; then it is opaque, too."""
+    """Why not even its commands are known; then it is also opaque."""
     values: dict[str, Word] = {}
-    """The variables that are set; one whose value is not known is not exact, one that is read has no `raw`."""
+    """The variables that are set. If the value is not known, it is not exact; if `read` sets it, it has no `raw`."""
     rounds: int = 0
     bodies: list[str] = []
     """The here-documents."""
@@ -117,22 +116,22 @@ class _Draft(msgspec.Struct):
 
     text: str = ""
     bare: str = ""
-    """Its unquoted characters."""
+    """The unquoted characters of the word."""
     exact: bool = True
 
 
 class _Loop(msgspec.Struct):
     variables: Sequence[str] = ()
     values: list[Word] = []
-    """Those for which the body has not been read."""
+    """The values for which the body was not read yet."""
     start: int = 0
-    """Where the body begins; 0 where it is not known how often it runs."""
+    """The position where the body begins; 0 if it is not known how often it runs."""
     first: int = 0
     """The number of commands before the body."""
 
 
 class _Lexer:
-    """Reads one script: a line, or what a command of it runs."""
+    """Reads one script: a line, or the text that a command in it runs."""
 
     def __init__(self, text: str, found: ShellLine, depth: int = 0) -> None:
         self._text = text
@@ -145,9 +144,9 @@ class _Lexer:
         self._source: Command | None = None
         self._loops: list[_Loop] = []
         self._after_heredocs = 0
-        """Where the text goes on behind the here-documents of this line."""
+        """The position after the here-documents of this line, where the text continues."""
         self._is_certain = depth == 0
-        """The next command runs, in this shell, and nothing of it is read yet."""
+        """Whether the next command certainly runs, in this shell, and nothing of it is read yet."""
         self._has_keywords = False
 
     def script(self, end: str = "") -> None:
@@ -158,7 +157,7 @@ class _Lexer:
             self._commands(end)
             at = self._at
             self._finish()
-            is_read = self._at >= at  # else a loop begins again
+            is_read = self._at >= at  # otherwise a loop begins again
         self._depth -= 1
 
     def _commands(self, end: str) -> None:
@@ -233,7 +232,7 @@ class _Lexer:
             self._hide("it cannot be parsed")
 
     def _finish(self) -> Command | None:
-        """The end of a command; returns it where it is a simple one."""
+        """End a command; returns it if it is a simple one."""
         words, self._words = self._words, []
         stdin, self._stdin = self._stdin, None
         piped, self._piped = self._piped, False
@@ -295,14 +294,14 @@ class _Lexer:
         if not is_in or not (read or is_plain):
             self._opaque(f"it uses `{keyword}`")
             variables, values = [], values[:1]
-        if files := [word for word in values if word.glob or word.under]:  # judged also where the body uses none
+        if files := [word for word in values if word.glob or word.under]:  # judged even if the body does not use it
             self._found.add(Command((Word("echo"), *files), source=source), self._depth)
         self._found.values |= dict.fromkeys(variables, *values[:1])
         self._loops.append(_Loop(variables, values[1:], 0 if read else self._at, len(self._found.commands)))
         return []
 
     def _end_loop(self) -> None:
-        """At `done`: read the body again for the next value."""
+        """Called at `done`: read the body again for the next value."""
         loop, found = self._loops.pop() if self._loops else _Loop(), self._found
         size, found.rounds = len(found.commands), found.rounds + 1
         if loop.variables and loop.values and 2 * size - loop.first <= _MAX_UNROLLED and found.rounds <= _MAX_UNROLLED:
@@ -353,7 +352,7 @@ class _Lexer:
         self._after_heredocs = min(at, len(self._text))
         self._stdin = "\n".join(lines)
         self._found.bodies.append(self._stdin)
-        if delimiter.text == delimiter.raw:  # without quotes: the commands in it are run
+        if delimiter.text == delimiter.raw:  # without quotes bash runs the commands in it
             text = self._stdin.replace('"', "")
             _Lexer(f'"{text}"', self._found, self._depth + 1)._word()
 
@@ -474,7 +473,7 @@ class _Lexer:
         draft.exact = False
 
     def _read_quoted(self, pattern: re.Pattern[str]) -> str:
-        """What stands between the quotes of `pattern`; the rest of the text where they are not closed."""
+        """The text between the quotes of `pattern`; the rest of the text if they are not closed."""
         match = pattern.match(self._text, self._at)
         if not match:
             self._hide("a quote is not closed")

@@ -25,14 +25,14 @@ _MAX_FOLDERS = 16
 _MAX_MATCHES = 1000
 _MAX_BELOW = 100_000
 _GIT_TIMEOUT = 1.0
-_STARTED = ("sh", "bash", "cat", "grep", "gzip")  # by egrep, zcat and git
+_STARTED = ("sh", "bash", "cat", "grep", "gzip")  # started by egrep, zcat and git
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
 _WRITTEN = {"written": slice(None), "but first": slice(1, None), "last": slice(-1, None)}
-"""The operands that are written, by their kind."""
+"""Kind of operands -> which of them are written."""
 
 
 class Places:
-    """The paths of one line. After a `cd` anywhere in it, a relative path means several places."""
+    """The paths of one line. After a `cd` anywhere in it, a relative path may mean several places."""
 
     def __init__(self, workspace: Workspace, line: ShellLine) -> None:
         self.workspace = workspace
@@ -40,7 +40,7 @@ class Places:
         self.folders = [workspace.root]
         self._of_words: dict[Word, tuple[Path, ...]] = {}
         self.lost = ""
-        """Why the folder that commands run in is not known; empty where it is."""
+        """Why the folder in which commands run is not known; empty if it is known."""
         for command in line.commands:
             if command.program in ("cd", "pushd", "popd") and command.kind != "guess":
                 targets = [word for word in command.arguments if not re.fullmatch(r"-[LPe@]*|--", word.text)]
@@ -65,7 +65,7 @@ class Places:
 
     def of_word(self, word: Word) -> tuple[Path, ...]:
         """The real paths that a word may name: it, its parts, or what its pattern matches."""
-        if word in self._of_words:  # one line is walked several times, and may repeat a word a thousand times
+        if word in self._of_words:  # cached: a line is walked several times, and may repeat a word a thousand times
             return self._of_words[word]
         found = [path for text in word.paths for path in self.named(text)]
         if word.glob and not word.text.startswith("-"):
@@ -94,8 +94,8 @@ class Places:
         return any((folder / program).exists() for folder in places for program in (name, *_STARTED))
 
     def strange_match(self, command: Command, word: Word) -> str:
-        """Why the files that a word stands for cannot be judged: odd names, links outside, too many; else empty."""
-        folders = [word.text] if command.name == "diff" and not word.glob else word.under  # it follows links
+        """Why the files that a word matches cannot be judged: odd names, links outside, too many. Else empty."""
+        folders = [word.text] if command.name == "diff" and not word.glob else word.under  # this command follows links
         for path in (path for folder in folders for path in self.named(folder)):
             if strange := self._strange_below(path, word, is_split=bool(word.under) and word.text != "{}"):
                 return strange
@@ -126,11 +126,11 @@ class Places:
             with suppress(OSError), os.scandir(folders.pop()) as scan:
                 entries = [*scan]
                 seen += len(entries)
-                # All at once: 50,000 names take 5 ms, one by one 25 ms.
+                # All names together: 50,000 names take 5 ms, one by one 25 ms.
                 if is_split and (odd := ODD_NAME.search("/".join(entry.name for entry in entries))):
                     return f"a name with {odd[0].strip('/')!r} below {start} may become something else"
                 for entry in entries:
-                    if entry.is_file(follow_symlinks=False):  # most are: 50,000 take 25 ms
+                    if entry.is_file(follow_symlinks=False):  # most names are: 50,000 take 25 ms
                         continue
                     if entry.is_symlink() and self.is_outside(Path(os.path.realpath(entry.path))):
                         return f"{entry.path} leads out of the workspace"
@@ -140,7 +140,7 @@ class Places:
     def _matches(self, start: Path, word: Word) -> Iterator[str]:
         if not self.workspace.is_inside(start):
             return iter(())
-        # A class such as `[!a]` is spelled differently in bash and here: it counts as `*`.
+        # A class such as `[!a]` has another syntax in bash than here: it counts as `*`.
         pattern = re.sub(r"\[.*(\]|$)", "*", word.text[len(before_pattern(word.text)) :])
         found = glob.iglob(str(Path(glob.escape(str(start)), pattern)), include_hidden=True)  # noqa: PTH207 - keeps no order
         # Before version 5.2 of bash `.*` matches the folder above, too.
@@ -148,7 +148,7 @@ class Places:
         return islice(chain([str(start / "/".join(above))] if ".." in above else [], found), _MAX_MATCHES)
 
     def program_of_git(self, command: Command) -> str:
-        """A setting of the repository by which a git that only reads may run a program; empty where there is none."""
+        """A setting of the repository that lets a reading git command run a program; empty if there is none."""
         for folder in self._folders_of_git(command):
             try:
                 found = Git(folder, _GIT_TIMEOUT).own_programs() if folder.is_dir() else []
@@ -179,7 +179,7 @@ class Places:
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
 
     def is_elsewhere(self, path: Path) -> bool:
-        """It is neither in the workspace nor in a folder for temporary files, or among keys or start files."""
+        """Whether a path is outside of the workspace and of folders for temporary files, or is a key or start file."""
         if not self.is_outside(path):
             return False
         roots = {Path(folder).resolve() for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp")}  # noqa: S108
@@ -187,16 +187,16 @@ class Places:
         return bool(is_own) or not any(root in path.parents for root in roots)
 
     def holds_keys(self, path: Path) -> bool:
-        """It holds keys, or ouro's own settings and sessions."""
+        """Whether a path holds keys, or ouro's own settings and sessions."""
         is_system = str(path).startswith(("/proc", "/sys", "/dev"))
         return protected.reserved_area(path) is not None and not is_system and not self.workspace.is_inside(path)
 
     def is_above_keys(self, path: Path) -> bool:
-        """It is a folder outside of the workspace with places of keys below it."""
+        """Whether a path is a folder outside of the workspace with places of keys below it."""
         return path in (self.home, *self.home.parents) and not self.workspace.is_inside(path)
 
     def whole(self, text: str) -> str:
-        """The workspace, a repository or a folder above them that a path names; else empty."""
+        """The workspace, a repository or a folder above them, if a path names one; otherwise empty."""
         root = self.workspace.root
         for path in self.named(text):
             if path.name == ".git":

@@ -15,16 +15,16 @@ _UNASKED = ("files", "file", "pattern", "script", "text", "changes")
 _GIT_SETTING = re.compile(
     r"core\.pager=(cat)?|(color\.\w+|core\.quote[pP]ath|log\.(date|decorate))=\w+|(log\.showSignature|pager\.\w+)=false"
 )
-"""Settings of `git -c` that run nothing."""
+"""Settings of `git -c` that do not start a program."""
 _GIT_FORMAT = re.compile(r"%G|signature")
-"""A format of git by which it runs a program."""
+"""A format with which git runs a program."""
 
 
 def files_read(command: Command) -> tuple[Word, ...] | str | None:
     """The words that name what a command reads, if it only reads.
 
-    Returns a str if it may do more: the first word that the table does not list for it. None: the table does not list
-    the command.
+    Returns a str if it may do more: the first word that the table does not list for it. Returns None if the table does
+    not list the command.
     """
     name, words = command.name, command.arguments
     texts = [word.text for word in words]
@@ -55,7 +55,7 @@ def files_read(command: Command) -> tuple[Word, ...] | str | None:
     if name in ("test", "["):
         checked = _test_operators(checked)
     if name == "printf":
-        checked = checked[: 2 if texts[:1] == ["--"] else 1]  # the format
+        checked = checked[: 2 if texts[:1] == ["--"] else 1]  # the format string
     for word in checked:
         is_pattern = name in PATTERNS_FIRST and _is_path(word, True)
         is_listed = word.exact or (row.operands == "text" and (is_pattern or not (script or word.glob)))
@@ -71,38 +71,38 @@ def files_read(command: Command) -> tuple[Word, ...] | str | None:
 
 
 def only_reads(command: Command) -> bool:
-    """Whether a command only reads, whatever files those are."""
+    """Whether a command only reads, no matter which files."""
     return isinstance(files_read(command), tuple)
 
 
 def find_unlisted(command: Command) -> str:
-    """The word by which a listed command may do more than it is listed for; empty where there is none."""
+    """The word with which a listed command may do more than it is listed for; empty if there is none."""
     found = files_read(command)
     return found if isinstance(found, str) else ""
 
 
 class ReadOptions(msgspec.Struct):
-    """The words of a command, as its row reads them; options that are not listed are read, too."""
+    """The words of a command, sorted by its row; options that are not listed are included."""
 
     operands: list[Word] = []
     values: dict[str, list[Word]] = {}
     given: set[str] = set()
     unlisted: str = ""
-    """The first option that is not listed, is asked, or has a computed value."""
+    """The first option that is not listed, needs a question, or has a computed value."""
 
     def has(self, *options: str) -> bool:
-        """Whether one of the options may be given, abbreviated or with more behind it."""
+        """Whether one of the options may be given, possibly abbreviated or with a value attached."""
         pairs = [(given, option) for given in self.given for option in options]
         long = (pair for pair in pairs if min(map(len, pair)) > 1)
         return any(a == b for a, b in pairs) or any(a.startswith(b) or b.startswith(a) for a, b in long)
 
 
 def read_options(words: Sequence[Word], row: Row) -> ReadOptions:
-    """What the words of a command mean."""
+    """Sort the words of a command by its row."""
     found, rest = ReadOptions(), list(words)
     while rest:
         word = rest.pop(0)
-        # For xxd what looks like an option behind a file is another file.
+        # For xxd, what looks like an option after a file is another file.
         is_late = found.operands and row.operands in ("file", "command", "wrapped")
         if "*" in row.letters or not word.text.startswith("-") or word.text == "-" or is_late:
             found.operands.append(word)
@@ -115,7 +115,7 @@ def read_options(words: Sequence[Word], row: Row) -> ReadOptions:
 
 
 def _read_option(word: Word, row: Row, rest: list[Word], found: ReadOptions) -> bool:
-    """Read an option, and its value out of the rest; whether it is listed."""
+    """Read an option, and its value from `rest`; returns whether it is listed."""
     value: Word | None = None
     if word.text.startswith("--"):
         name, equals, inside = word.text[2:].partition("=")
@@ -139,7 +139,7 @@ def _read_option(word: Word, row: Row, rest: list[Word], found: ReadOptions) -> 
                 break
     marks = row.valued.get(name, "") if is_valued else ""
     if is_valued:
-        # Not an option: where a letter has no value, as `-l` of `git grep`, it would act.
+        # The value must not look like an option: if the letter takes no value, as `-l` of `git grep`, it would act.
         if "+" in marks and rest and rest[0].exact and not rest[0].text.startswith("-"):
             del rest[0]
         if value is None and rest and not re.match(r"-[^\d]", rest[0].text):
@@ -148,25 +148,25 @@ def _read_option(word: Word, row: Row, rest: list[Word], found: ReadOptions) -> 
             return False
         found.values.setdefault(name, []).append(value)
         is_listed = is_listed and (value.exact or not word.exact)
-    # `--include=*.py` stays as it is: a file of such a name is asked about as one that is named like an option.
+    # `--include=*.py` stays unchanged: a file of that name needs a question, because it is named like an option.
     is_pattern = is_valued and not marks and _is_path(word) and re.match(r"--[\w-]+=[^/]+\Z", word.text)
     return is_listed and "!" not in marks and (word.exact or bool(is_pattern))
 
 
 def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
-    """An exact word, a found file, or a file pattern that no option comes out of."""
+    """Whether it is an exact word, a found file, or a file pattern that cannot become an option."""
     if word.exact or word.under:
         return True
     return word.glob and not re.search(r"[$`{<>]", word.text) and (may_begin_with_pattern or word.text[0] not in "*?[")
 
 
 def find_starts(words: Sequence[Word]) -> tuple[Word, ...]:
-    """The paths of `find`: `-`, `(x`, `)` and `,` are such, too."""
+    """The start paths of `find`; `-`, `(x`, `)` and `,` count as paths too."""
     return tuple(takewhile(lambda word: not re.fullmatch(r"-.+|[(!]", word.text, re.DOTALL), words))
 
 
 def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
-    """Where in the words of `find` the commands begin and end that it runs; one without an end goes to the last."""
+    """The begin and end positions of the commands that `find` runs; without an end mark a command has all words."""
     texts, found = [word.text for word in words], []
     for begin, text in enumerate(texts, 1):
         if text in ("-exec", "-execdir", "-ok", "-okdir"):
@@ -183,7 +183,7 @@ def _find(words: Sequence[Word]) -> tuple[Word, ...] | str:
     rest = [*words]
     for begin, end in reversed(find_runs(words)):
         if words[begin - 1].text == "-exec" and end < len(words):
-            del rest[begin - 1 : end + 1]  # each is judged by itself
+            del rest[begin - 1 : end + 1]  # each is judged separately
     for word in rest[len(starts) :]:
         if not word.exact or (re.match(r"-[a-zA-Z]", word.text) and not FIND_EXPRESSION.fullmatch(word.text)):
             return word.text
@@ -211,7 +211,7 @@ def _only_lists(command: str, rest: Sequence[str]) -> bool:
 
 
 def _test_operators(words: list[Word]) -> list[Word]:
-    """The words of `test` that are not operands: with two or three it is known which."""
+    """The words of `test` that are not operands: with two or three words it is known which."""
     words = words[:-1] if words and words[-1].text == "]" else words
     words = words[1:] if len(words) > len("-f") and words[0].text == "!" else words
     has_two = len(words) == len(("x", "=", "y"))

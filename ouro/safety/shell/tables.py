@@ -1,4 +1,4 @@
-"""What the options of commands mean, and which commands run unasked with them. What is not listed is asked."""
+"""The meaning of the options of commands, and which run without asking. What is not listed needs a question."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Operands = Literal[
     "script",  # text that SCRIPTS allows, then files
     "text",  # text that SCRIPTS allows; no file is opened
     "git",  # as files, for a subcommand that only reads
-    "changes",  # never unasked; the options are those that a rule such as `tar *` covers
-    "memory",  # a subcommand of git that runs unasked on memory
-    "command",  # a command, which is judged in its place
-    "wrapped",  # a command; this one is asked, too
-    "any",  # never unasked, as all below
+    "changes",  # always asked; the options are those that a rule such as `tar *` covers
+    "memory",  # a subcommand of git that runs on memory without asking
+    "command",  # a command, which is judged instead
+    "wrapped",  # a command; this one is asked too
+    "any",  # always asked, like all below
     "written",
-    "but first",  # written, but the first
+    "but first",  # all but the first are written
     "last",  # the last is written
 ]
 
@@ -168,7 +168,7 @@ SCRIPTS = {
     "date": re.compile(r"\+.*"),
     **dict.fromkeys(("exit", "break", "continue"), re.compile(r"\d+")),
     "ulimit": re.compile(r"-[acdfHlmnpsStuv]+"),
-    "hostname": re.compile(r"(?!)"),  # one with a name sets it
+    "hostname": re.compile(r"(?!)"),  # with a name it sets it
     "umask": re.compile(r"-S"),
     "yq": re.compile(r'\.([\w.\[\]]|"[\w ./-]*")*( *\| *(\.([\w.\[\]]|"[\w ./-]*")*|keys|length|type))*'),
     "printf": re.compile(r"(?!-v)(?!.*%[#'+ 0-9.*hjlLtz-]*n).*", re.DOTALL),  # `%n` sets a variable
@@ -177,9 +177,9 @@ SCRIPTS = {
         ("test", "["),
         re.compile(r"-(e|f|d|r|w|x|s|L|h|z|n|b|c|p|S|a|o|eq|ne|lt|le|gt|ge|nt|ot|ef|\d+|)|(?!-).*", re.DOTALL),
     ),
-    # p d q = and s///, behind addresses: no w, r, e, and no s///e.
+    # p d q = and s///, after addresses; no w, r, e, and no s///e.
     "sed": re.compile(rf"(\s*({_ADDRESS}(\s*,\s*(\+?\d+|{_ADDRESS}))?)?\s*!?\s*([pdq=]|{_S})\s*(;|\Z))+"),
-    # No call but of these functions, no file, pipe or program.
+    # Only calls of these functions; no file, pipe or program.
     **dict.fromkeys(("awk", "gawk", "mawk"), _AWK),
     "jq": re.compile(
         r"(?!.*(\b(import|include|modulemeta|get_search_list|env|input_filename|debug|stderr)\b|\$(?![a-z])"
@@ -187,7 +187,7 @@ SCRIPTS = {
         re.DOTALL,
     ),
 }
-"""What the text for a command may be, where it is not any text."""
+"""The allowed texts for commands that may not have any text."""
 PATTERNS_FIRST = names(
     """
     cat head tail wc ls stat df du nl tac rev fold expand unexpand cut paste grep egrep fgrep strings md5sum
@@ -230,11 +230,11 @@ LISTS = {
     "git symbolic-ref": r"( --short| -q)* HEAD",
     "git reflog": r"( show( [^-\s]\S*)?)?( -\d+)?",
 }
-"""What follows commands that may do more, where they only list something or print their version.
+"""The arguments with which commands that may do more only list something or print their version.
 
-Some run what the folder names even then: pytest its conftest.py, yarn, poetry and rustup (cargo, rustc) a program,
-`pip list` the .pth files of its environment. `python version` runs a file of that name. npm writes logs and asks the
-registry; go fetches the version that go.mod names. docker would see nothing in the sandbox.
+Some are not listed because even then they run what the folder names: pytest its conftest.py, yarn, poetry and rustup
+(cargo, rustc) a program, `pip list` the .pth files of its environment. `python version` runs a file of that name. npm
+writes logs and asks the registry; go fetches the version that go.mod names. docker sees nothing in the sandbox.
 """
 
 
@@ -244,7 +244,7 @@ class Row(msgspec.Struct, frozen=True):
     letters: str
     long: frozenset[str]
     valued: dict[str, str]
-    """The options with a value, and their marks: `@` reads the file, `>` writes there, `!` is asked."""
+    """The options with a value -> their marks: `@` reads the file, `>` writes to it, `!` needs a question."""
     operands: Operands
 
 

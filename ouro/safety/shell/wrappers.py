@@ -15,7 +15,7 @@ from ouro.safety.shell.tables import Row, names, rows
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
 _UNDERSTOOD = re.compile(r"[nPL] -?\d+|I \{\}|d \\n")
-"""The options with a value with which a wrapper is judged by what it runs; with any other the line is opaque."""
+"""With these valued options a wrapper is judged by the command that it runs; with others the line is opaque."""
 _DURATION = re.compile(r"\d+(\.\d+)?[smhd]?")
 _RUNNERS = names(
     """
@@ -36,8 +36,8 @@ _NAME_FILTERS = {
     **dict.fromkeys(names("sort uniq"), r"-[rufdiVnbs]+"),
     **dict.fromkeys(names("grep egrep fgrep rg"), r"-[viEFwxe]+"),
 }
-"""The options with which a filter passes on lines as they are: `head -v` prints headers, `grep -n` numbers."""
-_NAME_LISTERS = {  # without letters that have a value: `-tl` of rg is a type
+"""The options with which a filter prints lines unchanged; not `head -v` (prints headers) or `grep -n` (numbers)."""
+_NAME_LISTERS = {  # without letters that take a value: `-tl` of rg is a type
     "find": r"(?!.* -(printf|ls|exec)).*",
     "rg": r"(?=.*( -\w*l| --files))"
     r"( -[liwFPSsu0]+| -[gte]| --(files(-with-matches)?|hidden|(glob|type)(=\S*)?)| [^-\s]\S*)*",
@@ -46,10 +46,10 @@ _NAME_LISTERS = {  # without letters that have a value: `-tl` of rg is a type
     r"|grep -[inIEFw]*l[inIEFw]*)( --)?( [^-\s]\S*)*)",
     "ls": r"( -[1aA]+)*( [^-\s]\S*)*",
 }
-"""The arguments with which a command prints nothing but names of files below the folders that it is given."""
+"""The arguments with which a command prints only names of files below its folder arguments."""
 _ALTERNATIVES = names("-o -or , ! -not (")
 ODD_NAME = re.compile(r"""(^|/)[-@]|[\s'"\\]""")
-"""A name out of which `xargs`, or the command that it runs, may make something else."""
+"""A name that `xargs`, or the command that it runs, may read as something else."""
 _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -60,7 +60,7 @@ class Inner(msgspec.Struct, frozen=True):
     guesses: tuple[Command, ...] = ()
     script: str = ""
     transparent: bool = False
-    """The command does nothing else."""
+    """Whether the command does nothing else."""
     opaque: str = ""
     hidden: str = ""
 
@@ -117,7 +117,7 @@ def _find(words: Sequence[Word]) -> Inner | None:
 
 
 def _with_names(words: Sequence[Word], folders: tuple[str, ...], is_regular: bool = False) -> tuple[Word, ...]:
-    """The words, with each `{}` for a file below the folders; one in which it is a part may be anything."""
+    """The words, where `{}` represents a file below the folders; a word that only contains `{}` may be anything."""
     return tuple(
         replace(word, exact=False, under=folders if word.text == "{}" else (), regular=is_regular)
         if "{}" in word.text
@@ -127,7 +127,7 @@ def _with_names(words: Sequence[Word], folders: tuple[str, ...], is_regular: boo
 
 
 def folders_of_names(command: Command | None) -> tuple[str, ...]:
-    """The folders below which are the files whose names a command prints; empty where it may print other text."""
+    """The folders whose files a command prints the names of; empty if it may print other text."""
     while command is not None and command.program in _NAME_FILTERS and command.source is not None:
         texts, plain = (word.text for word in command.arguments), _NAME_FILTERS[command.program]
         if files_read(command) != () or any(text[:1] == "-" and not re.fullmatch(plain, text) for text in texts):
@@ -175,7 +175,7 @@ def _unwrap(command: Command, row: Row) -> Inner | None:
 
 
 def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
-    """Candidates for the inner command, if its start is unknown."""
+    """Candidates for the inner command if its start is unknown."""
     scripts = [tuple(map(Word, word.text.split())) for word in words if re.search(r"\s", word.text)]
     starts = [tuple(words[at:]) for at in range(min(len(words), 12)) if words[at].text]
     return tuple(Command(parts, kind="guess") for parts in (*starts, *scripts) if parts)

@@ -284,7 +284,7 @@ async def test_ways_that_are_not_listed_are_reported():
             await pilot.press("escape", "escape")
             await sheet_of(pilot)
             await until(pilot, lambda: "Rewinds past" in screen_text(pilot.app))
-            assert ("Ways that were left before what is sent now" in screen_text(pilot.app)) == lacks
+            assert ("Branches that begin before the messages" in screen_text(pilot.app)) == lacks
             await pilot.press("escape")
             await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
 

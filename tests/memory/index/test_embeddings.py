@@ -34,7 +34,7 @@ from ouro.messages import Usage, assistant, user
 from ouro.session.budget import VectorBudget
 from ouro.settings import LimitSettings
 
-FILL_APART = Lookup._fill_apart
+FILL_APART = Lookup._fill_in_process
 """In the tests of sessions it does nothing."""
 needs_weights = pytest.mark.skipif(local_embedder() is None, reason="requirements/vectors.txt is not installed")
 
@@ -368,7 +368,7 @@ async def test_a_session_with_one_turn_leaves_the_vectors_of_a_large_import_to_l
 
 @needs_weights
 async def test_the_local_model_runs_in_a_process_that_ends(home, monkeypatch):
-    monkeypatch.setattr(Lookup, "_fill_apart", FILL_APART)
+    monkeypatch.setattr(Lookup, "_fill_in_process", FILL_APART)
     monkeypatch.setattr(LocalEmbedder, "embed", None)  # not here
     talk = StoredSession(home / ".ouro" / "sessions")
     talk.say(user("the parser drops a line"))

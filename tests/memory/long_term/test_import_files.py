@@ -270,7 +270,7 @@ def test_letta_code(editor, mine):
         ("user", "Branches are named after the ticket and removed once merged."),
     }
     assert set(refused.values()) == {
-        "it describes that agent, not you",
+        "it describes that agent, not the user",
         "skills: they hold instructions, not memory",
     }
 

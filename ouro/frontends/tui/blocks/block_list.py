@@ -12,7 +12,7 @@ from ouro.frontends.tui.blocks.lines import StyledLine
 from ouro.frontends.tui.blocks.palette import Palette
 
 MAX_DRAWN = 500
-"""Blocks whose lines are kept; of other blocks only the height is kept."""
+"""The number of blocks whose lines are kept; for other blocks only the height is kept."""
 
 
 class TranscriptBlock(ABC):
@@ -30,7 +30,7 @@ class TranscriptBlock(ABC):
     has_changed = True
     """Whether it has changed since the last frame."""
     place = 0
-    """Its place among all blocks; set by the transcript, as are the next two."""
+    """Its position among all blocks; set by the transcript, like the next two."""
     height = 0
     is_measured = False
     """Whether the height is known, not estimated."""

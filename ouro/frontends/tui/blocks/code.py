@@ -12,7 +12,7 @@ from ouro.frontends.tui.blocks.lines import Run, StyledLine, fold, indent, pad
 from ouro.frontends.tui.blocks.palette import Palette
 
 CHUNK = 40
-"""Lines that are coloured together: when the text grows, only its last chunk is coloured again."""
+"""Lines that are coloured together: if the text grows, only its last chunk is coloured again."""
 MAX_LINE = 2_000
 MAX_CHUNKS_IN_STRING = 10
 
@@ -56,7 +56,7 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
         return [[(line, base)] for line in code.split("\n")]
     rows: list[list[Run]] = [[]]
     styles: dict[Any, Style] = {}
-    for _, kind, value in lexer.get_tokens_unprocessed(f"{code}\n"):  # some lexers, as of diffs, need whole lines
+    for _, kind, value in lexer.get_tokens_unprocessed(f"{code}\n"):  # some lexers (as for diffs) need whole lines
         style = styles.get(kind)
         if style is None:
             name = str(kind).removeprefix("Token.")
@@ -98,8 +98,8 @@ def _lexer(language: str) -> Any:
 def _chunk_size(code: str, language: str) -> int:
     """The length of the first chunk with its last newline; 0 if it is not complete yet.
 
-    A chunk ends outside of strings and comments, so that the next one can be lexed separately. Only its own text
-    decides where it ends, so that code is cut in the same way however it arrives.
+    A chunk ends outside of strings and comments, so that the next one can be lexed separately. Its end depends only on
+    its own text, so that code is always cut in the same way, independent of the pieces in which it arrives.
     """
     if code.count("\n") <= CHUNK:
         return 0

@@ -17,7 +17,7 @@ from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent,
 from ouro.frontends.tui.blocks.palette import Palette
 
 TWO_COLUMNS = 160
-"""Width from which before and after are shown side by side."""
+"""The minimum width to show before and after side by side."""
 _Side = dict[int, list[Run]]
 
 
@@ -95,7 +95,7 @@ def _two_columns(
         blank = StyledLine([Segment(" " * half, palette.text)])
         for one, other in zip_longest(left, right, fillvalue=blank):
             segments = [*one.segments, Segment("│", palette.muted), *other.segments]
-            # Copying takes the right column, the file as it is now.
+            # The right column is copied: the file as it is now.
             yield StyledLine(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
 
 
@@ -188,7 +188,7 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
 
 
 def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> list[Pair]:
-    at, new_at = at + (not olds), new_at + (not news)  # a range of no lines has the number of the line before it
+    at, new_at = at + (not olds), new_at + (not news)  # an empty range has the number of the line before it
     signed: list[tuple[str, str]] = []
     while olds > 0 or news > 0:
         row = next(reader, "")

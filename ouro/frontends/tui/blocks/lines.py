@@ -50,7 +50,7 @@ def tidy(text: str) -> str:
 
 
 def clean_output(text: str) -> str:
-    """Command output without terminal control; of a line that was overwritten, only its last state."""
+    """Command output without terminal control; for overwritten lines only the last state."""
     return tidy(_CARRIAGE_RETURNS.sub("", text) if "\r" in text else text)
 
 
@@ -161,7 +161,7 @@ def _split(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int
 
 
 def _take(text: str, cells: int, at_least_one: bool = False) -> str:
-    """As much of the start of `text` as fits; emoji of several characters are not split."""
+    """The start of `text` that fits; emoji of several characters are not split."""
     if text.isascii():
         return text[: max(cells, 1) if at_least_one else cells]
     used = 0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MAX_PROSE_WIDTH = 120
-"""Columns that prose fills at most: longer lines are hard to read."""
+"""Maximum columns of prose: longer lines are hard to read."""
 _CONTAINERS = ("list_item_open", "bullet_list_open", "ordered_list_open", "blockquote_open")
 _CHECK_BOX = re.compile(r"\[([ xX])\] ")
 _CLICKABLE = ("https://", "http://", "mailto:")
@@ -38,7 +38,7 @@ _CLICKABLE = ("https://", "http://", "mailto:")
 def parser() -> MarkdownIt:
     """CommonMark with tables and strikethrough; HTML is text; link references are not resolved.
 
-    References would let a line change what was shown long before it.
+    With references, a line could change text that was shown long before it.
     """
     from markdown_it import MarkdownIt
 
@@ -283,13 +283,13 @@ class MarkdownPiece:
     kind: str
     """The type of its first token."""
     gap: bool
-    """A blank line stands before it."""
+    """Whether a blank line precedes it."""
     number: int | None = None
     """Its number, if it is an item of an ordered list."""
     marker: str = ""
     """Identifies the list that it is an item of."""
     is_open: bool = False
-    """It is a fence without its end."""
+    """Whether it is a fence without its end."""
 
     @property
     def code(self) -> tuple[str, str] | None:
@@ -346,7 +346,7 @@ def _is_open_fence(text: str) -> bool:
 
 
 def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
-    """Where pieces begin: the line, the first token, and the token of the list item, if it is one."""
+    """The beginnings of pieces: the line, the first token, and the token of the list item, if it is one."""
     starts: list[tuple[int, Token, Token | None]] = []
     top: Token | None = None
     for token in tokens:

@@ -25,7 +25,7 @@ _SYNTAX = {
     "Generic.Inserted": ("success", ""),
     "Generic.Deleted": ("error", ""),
 }
-"""Colour and style of what pygments finds, by the beginning of a token name."""
+"""The beginning of a pygments token name -> colour and style."""
 
 
 class Palette:
@@ -70,7 +70,7 @@ def _style(back: Color, front: Color, bold: bool | None = None, underline: bool 
 
 
 def _changed_word(base: Color, tone: Color, text: Color) -> Style:
-    """Words that changed in a line of a diff: on a background of `tone`, or, where that cannot be mixed, in it."""
+    """The style of changed words in a diff: a background of `tone`, or text in `tone` if it cannot be mixed."""
     return _style(base, tone, bold=True) if base.ansi is not None else _style(_blend(base, tone, 0.42), text, bold=True)
 
 
@@ -79,7 +79,7 @@ def _color(variables: Mapping[str, str], name: str, default: str) -> Color:
 
 
 def _blend(back: Color, front: Color, share: float) -> Color:
-    """Mix `share` of `front` into `back`; the 16 colours of the terminal cannot be mixed: return one."""
+    """Mix `share` of `front` into `back`; the terminal's 16 colours cannot be mixed: then one of them is returned."""
     if back.ansi is not None or front.ansi is not None:
         return back if share < 0.5 else front
     return back.blend(front, share, 1.0)

@@ -36,7 +36,7 @@ def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]
 def _body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
     match body:
         case Plain(language="diff"):
-            with suppress(ValueError):  # a diff as session files keep it; other kinds raise
+            with suppress(ValueError):  # a diff as in session files; other kinds raise
                 return diff_lines(body.text.splitlines(), width, palette)
             return _plain(body, width, palette)
         case Plain():
@@ -101,7 +101,7 @@ def body_text(body: Body) -> str:
 
 
 def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
-    rows = tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]  # one more: that there is more
+    rows = tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]  # one line more shows that there is more
     for row in highlight("\n".join(rows), body.language, palette, palette.text):
         yield from fold(row, width)
 
@@ -215,7 +215,7 @@ class ToolCard(TranscriptBlock):
     def _head(self, width: int, palette: Palette) -> StyledLine:
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, self._figures)
-        room = max(8, width - len(MARGIN) - 3)  # the last column is the scroll bar's
+        room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
         takes = format_duration(passed) if passed >= 0.1 else ""
         after = "".join(f" · {part}" for part in (summary, takes) if part)
         title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
@@ -238,7 +238,7 @@ class ToolCard(TranscriptBlock):
         if isinstance(body, CommandOutput) and not self.is_open:
             return self._tail(body.output, most, width, palette) if body.output.strip() else []
         lines = list(body_lines(body, width, palette)) if most else []
-        if self.is_open or len(lines) <= most + 1:  # a line that says `1 more line` would take its place
+        if self.is_open or len(lines) <= most + 1:  # the line `1 more line` would need the same place
             return lines
         return [*lines[:most], *self._omission_lines(len(lines) - most, "more", width, palette)]
 

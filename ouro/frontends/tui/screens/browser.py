@@ -39,7 +39,7 @@ _PAGE_STYLES: Mapping[PageStyle, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PageLink:
-    """What Enter opens, and what keys such as undo work on."""
+    """A link that Enter opens, and the object that keys such as undo work on."""
 
     kind: Literal["note", "core", "proposal", "turn", "commit", "hunk"]
     target: str
@@ -133,7 +133,7 @@ class Browser(Sheet[OpenRequest | None]):
 
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
     READS_PAGES: ClassVar[bool] = False
-    """It opens in the list, and the page can have the focus."""
+    """Whether it opens with the focus in the list, and the page can get the focus."""
 
     def __init__(self, id: str, keymap: Keymap, place: Place, rows: RowList[Any]) -> None:  # noqa: A002
         self._keymap = keymap
@@ -212,7 +212,7 @@ class Browser(Sheet[OpenRequest | None]):
         except (OuroError, OSError) as error:
             page = Page()
             page.add(" ".join(str(error).split()), "detail")
-        if self.is_attached:  # it may have been closed while the page was loaded
+        if self.is_attached:  # the screen may have been closed while the page was loaded
             self._page_view.show(page)
             self._show_frame()
 

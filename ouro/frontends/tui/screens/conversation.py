@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 MAX_BLOCKS = 1_000
-"""The number of blocks from which those far above are dropped."""
+"""With more blocks, those far above are dropped."""
 JOBS_INTERVAL = 2.0
 """Seconds between two checks of the background jobs."""
 UNTIL_CLOSED = 86_400.0
@@ -79,7 +79,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._is_loading_earlier = False
         self._window_title: str | None = None
         self.reports_focus = False
-        """The terminal reports whether it has the focus."""
+        """Whether the terminal reports if it has the focus."""
         self.prompt_history = PromptHistory(get_history_path())
         self.header = Header(look)
         self.transcript = TranscriptView(
@@ -235,17 +235,17 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.status.queued = len(queued)
 
     def on_resize(self) -> None:
-        if self.questions.panel is not None:  # its own size may not have changed
+        if self.questions.panel is not None:  # the panel's own size may not have changed
             self.questions.panel.on_resize()
 
     def on_screen_resume(self) -> None:
-        self.app.clear_notifications()  # they belonged to the sheet that was closed
+        self.app.clear_notifications()  # these keys belonged to the closed sheet
 
     def on_mount(self) -> None:
         self.set_interval(JOBS_INTERVAL, self._watch_jobs)
 
     def _watch_jobs(self) -> None:
-        """A background job ends without an event."""
+        """Check the background jobs regularly, because they end without an event."""
         shown = self.status.status
         if shown is not None and (shown.jobs or self.turns.running):
             self.show_state()
@@ -315,7 +315,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def ring(self, text: str) -> None:
         """Ring the bell, and show a desktop notification where the terminal can (OSC 9).
 
-        Not where the terminal reports that the user is looking at it, nor with `tui.notify_seconds: 0`.
+        It does neither if the terminal reports that it has the focus, or with `tui.notify_seconds: 0`.
         """
         if not self._bell_after or (self.reports_focus and self.app.app_focus):
             return
@@ -330,7 +330,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self._write(f"\x1b]2;{named}\x07")
 
     def _write(self, sequence: str) -> None:
-        if self.app._driver is not None:  # through the driver, so that no other output gets into the sequence
+        if self.app._driver is not None:  # written through the driver, so that no other output gets into the sequence
             self.app._driver.write(sequence)
 
 

@@ -114,7 +114,7 @@ class TasksSheet(ListSheet[None]):
 
     async def action_kill(self) -> None:
         if self._marked is not None:
-            with suppress(OuroError):  # it has just ended
+            with suppress(OuroError):  # the task has just ended
                 await self._kill(self._marked.id)
             self._fill()
 
@@ -212,7 +212,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     @on(PickList.Picked)
     async def action_choose(self) -> None:
-        if self._asked is not None:  # a box that is ticked may not be shown yet
+        if self._asked is not None:  # a ticked box may not be shown yet
             await self._asked.wait()
         match self._marked:
             case Point(number):
@@ -242,7 +242,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
     async def _ask_scopes(self, row: Point | Branch) -> None:
         if isinstance(row, Point):
             self._boxes.offer({"conversation": "", **await self._past.can_rewind(row.number)})
-        else:  # its messages are restored in any case
+        else:  # the messages of a branch are restored in any case
             offered = await self._past.can_redo(row.number)
             self._boxes.offer({scope: what for scope, what in offered.items() if scope != "conversation"})
 

@@ -25,11 +25,11 @@ from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
 
 BESIDE_FROM = 72
-"""Columns from which the page is shown beside the list."""
+"""The minimum columns to show the page beside the list."""
 FLAG_FROM_WIDTH = 30
-"""Width from which scope and flag are shown."""
+"""The minimum width to show scope and flag."""
 ABOUT_FROM_WIDTH = 48
-"""Width from which the details are shown."""
+"""The minimum width to show the details."""
 MIN_ABOUT = 9
 MAX_COMMITS = 500
 SCOPES = ("all", "user", "repo")
@@ -236,7 +236,7 @@ class MemoryBrowser(Browser):
         return await pages.row_page(self._session, row) if row is not None else Page()
 
     def _marked_link(self) -> PageLink | None:
-        """What keys work on: the marked hunk, the page of a followed link, or the marked row."""
+        """The object that keys work on: the marked hunk, the page of a followed link, or the marked row."""
         link = self._page_view.link if self._page_view.has_focus else None
         if link is not None and link.kind == "hunk":
             return link

@@ -46,17 +46,17 @@ class MemoryRow:
     scope: str
     text: str
     category: str
-    """For the category filter; of a commit, its author."""
+    """The category, for the filter; for a commit, its author."""
     flag: str = ""
-    """A short remark."""
+    """A short note in the row."""
     about: str = ""
     """Details, shown if there is room."""
     searched: str = ""
     """More text that a search matches; then all searched text, in lower case."""
     warns: bool = True
-    """The flag is a warning."""
+    """Whether the flag is a warning."""
     item: MemoryEntry | Proposal | Remembered | ReceiptLine | str | None = None
-    """What its page shows, if it differs from the page of its link."""
+    """The object of its page, if it is not the page of its link."""
 
     def __post_init__(self) -> None:
         shown = f"{self.text} {self.category} {self.scope} {self.flag} {self.about}"

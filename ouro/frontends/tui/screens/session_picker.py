@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 GetCatalog = Callable[[], Awaitable["SessionCatalog"]]
 WIDE_FROM = 112
-"""Columns from which the preview is shown beside the list."""
+"""The minimum columns to show the preview beside the list."""
 SEARCH_MESSAGES_AFTER = 0.15
-"""Seconds without a key after which messages are searched, too."""
+"""Seconds without a key after which messages are searched too."""
 SHOW_HITS_EVERY = 0.05
 """Seconds between two updates of the list while messages are searched."""
 _AGE, _PROJECT = 11, 28
 _FIGURES = (("messages", 10), ("size", 9), ("cost", 9))
 _TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
 _TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
-"""Widths from which figures are shown, then with more room, then with the project."""
+"""The minimum widths to show figures, to show them with more room, and to show the project."""
 _LEAD = 8
 """Characters shown before a match."""
 
@@ -110,10 +110,10 @@ class SessionPicker(Browser):
         rename: Callable[[str, str], bool] = lambda _session_id, _title: False,
         esc: str = "closes",
     ) -> None:
-        """`rename` renames a session that is open here and returns whether it was; `esc` labels the Esc key."""
+        """`rename` renames a session if it is open here, and returns whether it did; `esc` labels the Esc key."""
         super().__init__("session-picker", keymap, "sessions", SessionList())
         self.wants_to_leave = False
-        """Ctrl+C closed it."""
+        """Whether Ctrl+C closed it."""
         self._get_catalog = get_catalog
         self._only = only
         self._rename_open = rename
@@ -123,7 +123,7 @@ class SessionPicker(Browser):
         self._is_loaded = False
         """The list is read: there are matches."""
         self._to_delete: SessionInfo | None = None
-        """The session that the user is asked about."""
+        """The session of the open question."""
         self._asked_in_search = False
         self._deleted: list[SessionInfo] = []
 
@@ -274,7 +274,7 @@ class SessionPicker(Browser):
     async def _delete_session(self) -> None:
         if self._list.marked is not None:
             self._asked_in_search = self._search.has_focus
-            self._list.focus()  # in the search field the answer would be text
+            self._list.focus()  # in the search field the key of the answer would be text
             self._to_delete = self._list.marked.info
             self._show_message(f"Move to trash? y yes · other keys no · “{title_of(self._to_delete)}”")
 

@@ -28,7 +28,7 @@ from ouro.utils.text import clean
 
 R = TypeVar("R")
 LONG_TITLE = 8
-"""Lines of a question from which the keys that scroll it are shown."""
+"""If a question has at least so many lines, the keys that scroll it are shown."""
 
 
 class Layout(Compositor):
@@ -124,7 +124,7 @@ class LineSheet(Sheet[str | None]):
     """Asks for a line of text; None if the user cancels."""
 
     def __init__(self, title: str, secret: bool, text: str = "") -> None:
-        """`text` is in the field to begin with."""
+        """`text`: the initial text of the field."""
         field = Input(text, select_on_focus=False, password=secret, compact=True, id="picker-search")
         super().__init__(make_frame(title, field, keys="Enter · Esc closes"))
 
@@ -205,7 +205,7 @@ class Picker(Sheet[str | None]):
     def _make_room(self) -> None:
         """Give the list the remaining lines, and scroll the transcript so that its end is visible above the sheet."""
         if not (sheet := self._frame).is_attached:
-            return  # it is being closed
+            return  # the sheet is being closed
         rest = [child for child in sheet.children if child.display and child is not self._list]
         taken = sum(child.outer_size.height + child.styles.margin.height for child in rest)
         taken += sheet.gutter.height + sheet.styles.margin.height

@@ -1,1 +1,1 @@
-"""What the screen is made of: one widget a file."""
+"""The widgets of the screen, one in each file."""

@@ -29,12 +29,12 @@ from ouro.session.turn_queue import Draft
 from ouro.utils.text import byte_size
 
 CHORD_GAP = 1.0
-"""Seconds between the keys of a chord whose first key also has an action of its own, as Esc in Esc Esc."""
+"""Seconds between the keys of a chord whose first key also has its own action, like Esc in Esc Esc."""
 
 _APP_ACTIONS = ("search_history", "editor", "paste_image", "clear", "leave", "palette", "help", "rewind")
-"""Actions that the app carries out."""
+"""Actions that the app performs."""
 _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
-"""The actions of the same keys if the prompt has text."""
+"""The actions of the same keys if the prompt contains text."""
 FOLD_CHARACTERS = 2_000
 FOLD_LINES = 10
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
@@ -119,7 +119,7 @@ class Completion(PickList):
         self.display = bool(suggestions)
 
     def move(self, by: int) -> None:
-        """Mark another one; after the last comes the first."""
+        """Mark another suggestion; the first follows the last."""
         self.place = (self.place + by) % len(self.rows)
 
     def close(self, before: str = "") -> None:
@@ -240,7 +240,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         return both if chord and meant else event.key
 
     def _begin_chord(self, key: str, at: float) -> bool:
-        """Wait for the next key of a chord; returns False if the first key also has an action of its own."""
+        """Wait for the next key of a chord; returns False if the first key also has its own action."""
         if key not in self._elsewhere:
             self._chord, self._chord_until = key, float("inf")
             return True
@@ -334,7 +334,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.fill(entry)
             self.completion.close(self.before_cursor)
 
-    def put_aside(self) -> None:
+    def stash_text(self) -> None:
         """Stash the text; it returns after the next message is sent."""
         if self.text:
             self._stashed.append(self.text)
@@ -343,7 +343,7 @@ class PromptArea(TextArea, inherit_bindings=False):
     def action_stash(self) -> None:
         """Stash the draft; on empty input restore the last stashed one."""
         if self.text:
-            self.put_aside()
+            self.stash_text()
         elif self._stashed:
             self.fill(self._stashed.pop())
 
@@ -400,7 +400,7 @@ class PromptBox(Horizontal):
 
     def on_resize(self) -> None:
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
-        self._prompt.completion.styles.margin = (0, 0, self.outer_size.height + 1, 0)  # it stays above
+        self._prompt.completion.styles.margin = (0, 0, self.outer_size.height + 1, 0)  # the popup stays above
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
 
     def on_text_area_changed(self) -> None:
@@ -430,5 +430,5 @@ class PromptBox(Horizontal):
         passed = time.monotonic() - self._began
         working = f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc interrupts"
         title = "? waits for your answer" if self._waits_for_answer else working
-        if title != self.border_title:  # setting it draws the frame again
+        if title != self.border_title:  # changed only if needed, because a change draws the frame again
             self.border_title = title

@@ -95,7 +95,7 @@ class QuestionPanel(Vertical, can_focus=True):
             self.post_message(self.Stray(events.Key(event.key, event.character)))
             return
         act = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
-        is_message = self._is_message(event, is_answer=act is not None)  # evaluate it always: it follows the text
+        is_message = self._is_message(event, is_answer=act is not None)  # always evaluated, because it follows the text
         if is_message or event.time < self._listens_from:
             self._listens_from = max(self._listens_from, event.time + self.GRACE)
             self.post_message(self.Stray(events.Key(event.key, event.character)))
@@ -146,7 +146,7 @@ class QuestionPanel(Vertical, can_focus=True):
     def _fit(self) -> None:
         """Divide the height: first the choices, then the texts; what does not fit can be scrolled."""
         if not self.options.size.width:
-            return  # no layout yet; the layout is a resize, too
+            return  # there is no layout yet; the layout causes a resize too
         height = self.app.size.height
         bodies = list(self.query(".question--body"))
         others = [child for child in self.children if child.display and child not in (*bodies, self.options)]
@@ -170,7 +170,7 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def _show_hint(self, hint: str, is_low: bool) -> None:
         """Show the keys that scroll: below the choices, or on low terminals beside the title."""
-        for keys in self.query(".question--keys").results(Static):  # none if it was just answered
+        for keys in self.query(".question--keys").results(Static):  # None if it was just answered
             hints = [f"{self._page_keys}: {hint}"] if hint else []
             shown = "Enter sends · Esc back" if self.field.has_focus else self._keys
             keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))

@@ -100,7 +100,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         return self.rows[self.place] if self.rows else None
 
     def key_of(self, row: T) -> object:
-        """What identifies a row when the rows change."""
+        """The key that identifies a row when the rows change."""
         return row
 
     def cells(self, row: T, is_marked: bool, width: int) -> Iterable[Cell]:

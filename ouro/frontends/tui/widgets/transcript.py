@@ -24,7 +24,7 @@ from ouro.frontends.tui.widgets.row_list import LineScroll
 from ouro.utils.text import plural
 
 MAX_STRIPS = 300
-"""Cached strips. Each has some fifty objects, which the garbage collector visits."""
+"""The number of cached strips. Each has some fifty objects, which the garbage collector visits."""
 MIN_FRAME = 1 / 25
 """Seconds between two frames while text is streamed."""
 REST_FACTOR = 6
@@ -162,7 +162,7 @@ class TranscriptView(LineScroll):
 
     def go_to(self, prompts: int) -> None:
         """Scroll to a message of the user, counted from the end: 1 is the last."""
-        self._draw()  # new blocks have no height yet
+        self._draw()  # new blocks do not have a height yet
         if 0 < prompts <= len(said := self._prompts()):
             self._go_to(said[-prompts], 0)
 
@@ -337,7 +337,7 @@ class TranscriptView(LineScroll):
     def _restyle(self) -> None:
         place = self._blocks.block_at(self.scroll_offset.y)
         self._palette = Palette(self.app.theme_variables)
-        # Before the first layout the widget has no width; that of the screen is close enough.
+        # Before the first layout the widget has no width; the width of the screen is close enough.
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
         self._return_to(place)
 

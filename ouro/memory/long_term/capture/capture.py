@@ -1,8 +1,8 @@
 """Capture: a model without tools decides what becomes a note.
 
-What a model makes of the user's words alone counts as the user's. What it makes of the assistant's words after files,
-pages or outputs came into the session may come from those: it becomes a pending proposal (M1). So if anything came
-from outside, the user's words are read separately first.
+A note that a model writes from the user's words alone counts as the user's. A note from the assistant's words may
+repeat files, pages or outputs that came into the session before: it becomes a pending proposal (M1). So if anything
+came from outside, the user's words are read separately first.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PART_TIMEOUT = 180.0
 _MIN_OWN_SHARE = 0.4
 """Share of a note's words that the user must have said, for the user to be its source."""
 _MIN_CHARACTERS = 12
-"""No model is asked about less text."""
+"""The minimum of text, in characters, about which a model is asked."""
 _MAX_SAID = 300
 """A message with more characters may say more than what was captured from it."""
 _CAPTURED = "captured"
@@ -119,7 +119,7 @@ class _Excerpt(msgspec.Struct):
     """The messages whose words count as the user's."""
     moment: CaptureMoment
     sources: Sequence[str] = ()
-    """What had come into the session from outside by then."""
+    """What came into the session from outside before these messages."""
     lines: Mapping[str, Note] = {}
     """The lines of the core, by id, when the classifier was asked."""
 
@@ -187,7 +187,7 @@ class Capture(msgspec.Struct, eq=False):
         await self.run_alone(lambda: self._apply_all(operations, excerpt, captured))
 
     def _find_shown(self, excerpt: _Excerpt) -> list[Note]:
-        """What to show to the classifier: the recalled notes, those nearest to what was said, and lines of the core."""
+        """What the classifier sees: the recalled notes, the notes nearest to what was said, and lines of the core."""
         found: dict[str, Note] = {}
         for note_id in excerpt.moment.recalled[:MAX_SHOWN_NOTES]:
             with suppress(NoteError):  # deleted meanwhile
@@ -221,7 +221,7 @@ class Capture(msgspec.Struct, eq=False):
             captured.written.append(self.notes.notebook.confirm(operation.target, "capture", trailers))
 
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        """Write or propose the note of an operation. Raises NoteError where it is refused."""
+        """Write, confirm or propose the note of an operation. Raises NoteError if it is refused."""
         book, session_id, line = self.notes.notebook, excerpt.moment.session_id, excerpt.lines.get(operation.target)
         repository = self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
@@ -264,7 +264,7 @@ class Capture(msgspec.Struct, eq=False):
         """The note, and the message that shares the most words with it."""
         in_repo, moment, words = operation.scope == "repo", excerpt.moment, word_starts(operation.text)
         message = max(excerpt.spoken, key=lambda said: (len(words & word_starts(said.text)), said.role == "user"))
-        # What a model attributes to the user counts as the user's only where enough of its words are.
+        # A note that a model attributes to the user counts as the user's only if the user said enough of its words.
         own = {word for said in excerpt.own for word in word_starts(said.text)}
         is_users = operation.source == "user" and len(words & own) >= _MIN_OWN_SHARE * len(words)
         main = self.notes.main_branch() if in_repo and message.branch else ""
@@ -314,7 +314,7 @@ def _was_captured(repository: GitRepository, text: str, since: str) -> bool:
 
 
 def _record_captured(repository: GitRepository, text: str, until: str) -> None:
-    """Record beside the history of the scope that a text was written from words last said at `until`. Blocks."""
+    """Record, outside of the git history, that a text was written from words last said at `until`. Blocks."""
     repository.create()
     with repository.alone():
         lines = [*_read_captured(repository), (_fingerprint(text), until)][-_MAX_CAPTURED:]
@@ -332,5 +332,5 @@ def _fingerprint(text: str) -> str:
 
 
 def _has_enough_text(spoken: Sequence[Spoken]) -> bool:
-    # `findable` puts spaces around Chinese characters: each says as much as three letters.
+    # `findable` puts spaces around Chinese characters, so that each counts as three letters.
     return sum(len(findable(message.text)) for message in spoken) >= _MIN_CHARACTERS

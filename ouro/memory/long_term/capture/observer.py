@@ -61,7 +61,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     cadence: int = 5
     """Turns between two captures, 1 to 10."""
     silent: bool = False
-    """Emit no event for notes that are written; proposals are shown all the same."""
+    """Emit no event for notes that are written. Proposals are shown nevertheless."""
     busy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     """Held while a model is asked in the background: one at a time, captures first."""
     _has_answered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
@@ -123,7 +123,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     async def _capture(self, trigger: Trigger) -> None:
         memory = self.memory
         await memory.pager.loaded()
-        # Uncaptured messages may have left memory with a compaction, or were never loaded.
+        # A compaction may have removed uncaptured messages from RAM, or they were never loaded.
         while memory.pager.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
             await memory.pager.earlier(_PAGE)
         transcript = memory.transcript
@@ -176,7 +176,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
                 self.channel.emit(Notice(f"You have corrected this before: {text} To have it enforced: /check {named}"))
 
     async def _ask(self, new: Note) -> None:
-        """Ask which of two notes holds; without an answer both stay."""
+        """Ask the user which of two notes is right; without an answer both stay."""
         notebook = self._services[0].notebook
         contradicted = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")
         old = (await asyncio.to_thread(notebook.find, contradicted)).note
@@ -185,7 +185,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             self.channel.emit(note_event(written))
 
     async def _ask_about_line(self, found: Contradiction) -> None:
-        """Ask whether a core line or what contradicts it holds; without an answer the change stays pending."""
+        """Ask whether a core line or its contradiction is right; without an answer the change stays pending."""
         chosen = await self._choose(f"memory:{found.pending.proposal}", found.note, found.line)
         if chosen:
             await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
@@ -231,7 +231,7 @@ def resolve_line(editor: MemoryEditor, found: Contradiction, answer: str) -> Non
     scope = editor.scope(found.line.scope)
     proposal = next((other for other in scope.proposals() if other.id == found.pending.proposal), None)
     if proposal is None:
-        return  # it was answered elsewhere
+        return  # the user answered it in another window
     if answer == REPLACE:
         editor.events += scope.accept(proposal, editor.moment)
     if answer in (KEEP_BOTH, IN_REPO):

@@ -31,7 +31,7 @@ from ouro.utils.text import cut
 
 FROM_OUTSIDE = "was concluded after material from outside was read"
 _QUERIES = 6
-"""The nearest notes are searched for by so many of the latest messages of the user."""
+"""The number of the user's latest messages that are used to search for the nearest notes."""
 _REASON_WIDTH = 200
 _MIN_SIMILARITY = 0.85
 _NEIGHBOURS = 12
@@ -110,7 +110,7 @@ class SessionNotes:
         self._propose(note, edit, reason, sources, session_id)
 
     def propose_instead(self, line: Note, note: Note, sources: Sequence[str], session_id: str) -> Contradiction:
-        """Propose a note in place of the core line that it contradicts. Raises SecretInMemory, UsageError."""
+        """Propose a note that replaces the core line that it contradicts. Raises SecretInMemory, UsageError."""
         editor = self._editor(TurnRef(session_id, note.turn))
         edit = replace_line(editor, find_entry(editor, line.id), note.text)
         note = replace(note, scope=line.scope)
@@ -153,8 +153,8 @@ class SessionNotes:
             return [], []
         now, half_life = datetime.now(UTC), self._half_life
         notes = [file.note for file in all_notes(self._editor(NOWHERE)) if not file.archived]
-        old = [note for note in notes if has_decayed(note, now, half_life)]  # of 10,000 notes few are read as files
-        files = filter(None, (self._note(note.id) for note in old))  # the index does not say when they were confirmed
+        old = [note for note in notes if has_decayed(note, now, half_life)]  # reads few files, even with 10,000 notes
+        files = filter(None, (self._note(note.id) for note in old))  # the index does not hold the time of confirmation
         decayed = [note.id for note in files if has_decayed(note, now, half_life)]
         merged = merged_branches(self.root, {note.branch or "" for note in notes})
         shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]

@@ -55,12 +55,12 @@ class Spoken(msgspec.Struct, frozen=True):
 
     @property
     def is_own(self) -> bool:
-        """Whether the user surely wrote it: long or piped text may be from elsewhere."""
+        """Whether the user certainly wrote it: long or piped text may come from another source."""
         return self.role == "user" and len(self.text) <= MAX_OWN_WORDS and not self.text.startswith((PIPED, ATTACHED))
 
 
 def words_of(number: int, message: Message) -> Spoken | None:
-    """What was said in a message; None for output of tools and shells, and without words."""
+    """What was said in a message; None for output of tools and shells, and for a message without text."""
     if message.role not in ("user", "assistant") or message.text.startswith(OWN_LINE):
         return None
     text = "\n\n".join(part.text for part in message.parts_of(Text)).strip()
@@ -74,7 +74,7 @@ def words_in(entries: Iterable[MessageRecord]) -> list[Spoken]:
 def newest_lines(
     spoken: Sequence[Spoken], room: int, width: int = sys.maxsize, size: Callable[[str], int] = len
 ) -> list[str]:
-    """The newest messages that fit into `room`, oldest first, as `User: …`; of each at most `width` characters."""
+    """The newest messages that fit into `room`, oldest first, as `User: …`, each cut to `width` characters."""
     lines: list[str] = []
     for message in reversed(spoken):
         line = f"{'User' if message.role == 'user' else 'Assistant'}: {cut_middle(message.text, width)}"
@@ -86,7 +86,7 @@ def newest_lines(
 
 
 def _tool_texts(message: Message) -> str:
-    """The texts that a message gives to tools, without command lines: these may show how things are done here."""
+    """The tool arguments in a message, without command lines: those may show conventions of the project."""
     given = (
         (call.name, *(call.arguments[key] for key in call.arguments.keys() - {"command"}))
         for call in message.tool_calls
@@ -166,7 +166,7 @@ async def load_closed(store: MemoryStore, session_id: str) -> LoadedSession | No
 
 async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord) -> None:
     """Append a record to a session that is not open. Raises SessionError, SaveFailed or OSError."""
-    for attempt in range(_SAVE_ATTEMPTS + 1):  # other background work has it open: the model's answer is paid already
+    for attempt in range(_SAVE_ATTEMPTS + 1):  # other background work has it open: wait, the model's answer is paid
         try:
             loaded = await store.load_session(session_id, reach="screen")
             break
@@ -200,7 +200,7 @@ async def read_uncut(store: MemoryStore, session_id: str) -> Transcript | None:
 
 
 def drop_outputs(record: Record) -> Record:
-    """The record without tool outputs; calls keep what names their source."""
+    """The record without tool outputs; calls keep the arguments that name their source."""
     if not isinstance(record, MessageRecord):
         return record
     parts: list[Part] = []

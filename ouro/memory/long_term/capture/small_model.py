@@ -42,7 +42,7 @@ _LASTS = re.compile(
 _BINDS = re.compile(
     r"(?:[,;:–—]\W*|\b(?:and|but) )(?:always|never)\b|\b(?:each time|whenever|from now on|in future)\b", re.IGNORECASE
 )
-"""Words that make even an order hold beyond the current task: `Run the tests with tox, never alone`."""
+"""Words with which even an order holds beyond the current task: `Run the tests with tox, never alone`."""
 _PASSES = re.compile(
     r"^\W*(?:never ?mind|scratch that|not (?:now|quite|really|so|that|this|yet))\b"
     r"|^\W*(?:(?:and|but|now|so)\W+)?(?:it|this|that|these|those|you)\b"
@@ -75,7 +75,7 @@ _UNASSERTED = re.compile(
     r"|\boption \w\b",
     re.IGNORECASE,
 )
-"""What is supposed, joked, read somewhere, wanted by others or only for the moment, even if it says `always`."""
+"""Assumptions, jokes, quotations, wishes of others, and what holds only now, even if it says `always`."""
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
 _SMALL_TALK = re.compile(
     r"^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|great|nice|cool|perfect|good|yes|no|yep|sure|sorry|well done"
@@ -96,7 +96,7 @@ _RECURS = re.compile(
     r"\b(?:after|at|before|on|unless|until|when|with)\b.{0,20}\b(?:each|every\w*|any\w*|I|we|you)\b", re.IGNORECASE
 )
 _MIN_DONE, _START = 0.75, 4
-"""A statement was carried out if tools were given this share of its words; so many letters of a word are compared."""
+"""A statement was carried out if tools received this share of its words. The number of letters compared in a word."""
 _ASK_KIND = """\
 Label what a user says to a coding assistant: "task" (do something now), "problem" (something is wrong now), "code"
 (what this code does or is to do), "status" (what happens now), "preference" (how the user likes it), "rule" (how the
@@ -169,8 +169,8 @@ def statements_in(text: str, done: str = "") -> Iterator[str]:
         if _QUESTION.search(rule) or _UNASSERTED.search(sentence):
             continue
         passes = any(kind.search(rule) for kind in (_SMALL_TALK, _PASSES, _NOW))
-        # About the work of this turn is what was carried out, an order about a definite thing, and the only sentence
-        # of the message if it is about such a thing: then it is the task itself.
+        # A statement is about the work of this turn if it was carried out, if it is an order about a definite thing, or
+        # if it is the only sentence of the message and about such a thing: then it is the task itself.
         is_order = _ORDER.search(rule) or (len(sentences) == 1 and _POINTS.search(rule))
         is_of_turn = done and not _RECURS.search(rule) and (is_order or is_carried_out(rule, done))
         if is_lasting(sentence) or not (passes or is_of_turn):
@@ -178,7 +178,7 @@ def statements_in(text: str, done: str = "") -> Iterator[str]:
 
 
 def is_carried_out(statement: str, done: str) -> bool:
-    """Whether tools were given the words of a statement: then it can be read in the repository."""
+    """Whether tools received the words of a statement: then it can be read in the repository."""
     words = [forms[0][:_START] for forms in parse_query(statement).words]
     given = {part[:_START] for part in re.findall(r"[^\W_]+", done.casefold())}
     return len(words) > 1 and sum(word in given for word in words) >= _MIN_DONE * len(words)

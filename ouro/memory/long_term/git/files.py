@@ -1,4 +1,5 @@
-"""MemoryFiles: safe access to the files of a memory folder. Links, devices and swaps cannot mislead or block it."""
+"""MemoryFiles: safe access to the files of a memory folder. Links, devices and replaced files do not mislead or block
+it."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 50_000
 _MAX_NAME_BYTES = 250
 _MANY = 100
-"""From this number of newly read files on, their blobs are recorded in the cache; fewer are read again as fast."""
+"""If at least so many files were read, their blobs are recorded in the cache; fewer files are read again as fast."""
 _SETTLED_NS = 2_000_000_000
-"""A file that is written twice within this time may keep its time of change: FAT counts in two seconds."""
+"""A file that is written twice within this time may keep its modification time: FAT has steps of two seconds."""
 _USUAL_NAME = late_pattern(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
 _NAME = late_pattern(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -39,13 +40,13 @@ class FolderListing(msgspec.Struct, frozen=True):
     """The files of a memory folder at one moment; none was opened."""
 
     fingerprints: Mapping[str, str] = {}
-    """Name -> what changes whenever the file does; sorted by name."""
+    """Name -> a text that changes whenever the file changes; sorted by name."""
     refused: Mapping[str, str] = {}
     """Name -> why the file is not read."""
 
 
 class _SeenFiles(msgspec.Struct, frozen=True):
-    """What was read of the files when they had these fingerprints: name -> blob."""
+    """The blobs of the files when they had these fingerprints: name -> blob."""
 
     prints: Mapping[str, str]
     blobs: dict[str, str]
@@ -66,27 +67,27 @@ def is_memory_name(name: str) -> bool:
 class MemoryFiles:
     """The Markdown files of one memory folder and of its `archive/`. Everything blocks: use from a thread.
 
-    Every method raises MemoryUnusable where the folder is a link, or belongs to another user.
+    Every method raises MemoryUnusable if the folder is a link, or belongs to another user.
     """
 
     def __init__(self, folder: Path, cache: Path | None = None) -> None:
-        """`cache`: a file, out of reach of the folder, with the blobs of files that have not changed since."""
+        """`cache`: a file outside of the folder, with the blobs of files that have not changed since."""
         self.folder = folder
         self._cache = cache
         self._listing = FolderListing()
         self._seen: _SeenFiles | None = None
         self._is_held = False
         self._lock = RLock()
-        """A thread that looks while another one holds a listing would miss what changes meanwhile."""
+        """Without it, a thread that lists while another thread holds a listing would miss changes."""
 
     def check(self) -> None:
-        """Raises MemoryUnusable or FileNotFoundError where the folder cannot be used."""
+        """Raises MemoryUnusable or FileNotFoundError if the folder cannot be used."""
         with self._opened(""):
             pass
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """While inside, the folder is listed once, so that several questions are answered about one moment."""
+        """Inside this context the folder is listed only once, so that all answers are about the same moment."""
         with self._lock:
             self._listing = self.look()
             was_held, self._is_held = self._is_held, True
@@ -96,9 +97,9 @@ class MemoryFiles:
                 self._is_held = was_held
 
     def places(self, names: Iterable[str]) -> dict[str, str]:
-        """Fingerprints of the two folders and of some files: cheap, and new where a file is added, removed or replaced.
+        """Fingerprints of both folders and of some files. They change if a file is added, removed or replaced.
 
-        Only a file that is not named, and that was written in place, changes none of them.
+        A file that is not in `names` and is written in place changes none of them.
         """
         found: dict[str, str] = {}
         for name in ("", ARCHIVE, *names):
@@ -107,7 +108,7 @@ class MemoryFiles:
         return found
 
     def look(self) -> FolderListing:
-        """Each file, without opening it. The same object where nothing has changed."""
+        """List the files without opening them. Returns the same object as before if nothing has changed."""
         with self._lock:
             if not self._is_held:
                 self._list()
@@ -130,17 +131,17 @@ class MemoryFiles:
             self._listing = FolderListing(by_name, {**_twins(by_name, odd), **refused, **unnamed})
 
     def read(self, name: str) -> str:
-        """The text of a file; raises FileRefused where it is not a plain file of the user, too long, or not text."""
+        """The text of a file; raises FileRefused if it is not a plain file of the user, is too long, or is not text."""
         with self._place(name) as (folder, base):
             return decode_text(_read(folder, base))
 
     def contents(self, names: Iterable[str]) -> dict[str, bytes | None]:
-        """Name -> bytes of many files; None where there is none, or it may not be read."""
+        """Name -> bytes of many files; None for a file that does not exist or may not be read."""
         wanted = list(names)
         return {**dict.fromkeys(wanted), **dict(self._contents(wanted))}
 
     def texts(self, names: Collection[str]) -> dict[str, str | None]:
-        """Name -> text of many files; None where there is none, or it may not be read."""
+        """Name -> text of many files; None for a file that does not exist or may not be read."""
         found: dict[str, str | None] = dict.fromkeys(names)
         for name, data in self._contents(names):
             with suppress(FileRefused):
@@ -148,7 +149,7 @@ class MemoryFiles:
         return found
 
     def _contents(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
-        """The files that there are, with their bytes (None: it may not be read); each folder is opened once."""
+        """Those of the files that exist, with their bytes (None: it may not be read); each folder is opened once."""
         folders: dict[str, list[str]] = {}
         for name in filter(is_memory_name, names):
             above, _, base = name.rpartition("/")
@@ -166,13 +167,13 @@ class MemoryFiles:
                     yield f"{above}/{base}" if above else base, data
 
     def find(self, name: str) -> str | None:
-        """The text of a file; None where it does not exist or may not be read."""
+        """The text of a file; None if it does not exist or may not be read."""
         with suppress(FileRefused, OSError):
             return self.read(name)
         return None
 
     def blobs(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """Name -> blob id of each file, or of some; UNREADABLE where it may not be read or is not text."""
+        """Name -> blob id of all or some files; UNREADABLE for a file that may not be read or is not text."""
         if names is not None:
             return self._read_blobs(names)
         with self._lock:
@@ -203,11 +204,11 @@ class MemoryFiles:
         return found
 
     def _save_seen(self, seen: _SeenFiles) -> None:
-        """Record what was read, but not what is so new that a change in the same tick of a clock may follow."""
+        """Record what was read, except files so new that another change may get the same modification time."""
         settled = time.time_ns() - _SETTLED_NS
         prints = {name: seen.prints[name] for name, blob in seen.blobs.items() if blob}
         old = {name: found for name, found in prints.items() if int(found.rpartition(":")[2]) < settled}
-        with suppress(OSError):  # a home that cannot be written is still read
+        with suppress(OSError):  # reading works with a read-only home
             if self._cache:
                 found = _SeenFiles(old, {name: seen.blobs[name] for name in old})
                 write_private(self._cache, msgspec.json.encode(found))
@@ -215,7 +216,7 @@ class MemoryFiles:
     def write(self, name: str, data: bytes | None) -> None:
         """Replace a whole file (0600), or remove it (None); an error leaves the old one.
 
-        Raises FileRefused where it is not a name of a memory file, or something that is not a plain file has it.
+        Raises FileRefused if it is not a name of a memory file, or the name of something that is not a plain file.
         """
         with self._place(name, create=data is not None) as (folder, base):
             with suppress(FileNotFoundError):
@@ -227,7 +228,7 @@ class MemoryFiles:
             else:
                 replace_file(folder, base, data)
             os.fsync(folder)
-        self._is_held = False  # what was listed has changed
+        self._is_held = False  # the listing is out of date
 
     @contextmanager
     def _place(self, name: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
@@ -287,7 +288,7 @@ def _read(folder: int, base: str) -> bytes:
 
 
 def _scan(folder: int, prefix: str, found: dict[str, str], refused: dict[str, str]) -> None:
-    """Called at each look, so for each note: few operations a file."""
+    """Runs at each listing, for each note: therefore few operations a file."""
     names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     user = os.getuid()
     for name in names[:MAX_FILES]:
@@ -305,14 +306,14 @@ def _scan(folder: int, prefix: str, found: dict[str, str], refused: dict[str, st
 
 
 def fingerprint(found: os.stat_result) -> str:
-    """Changes whenever the file does; its time of change, which no program can set, comes last."""
+    """A text that changes whenever the file changes. It ends with the ctime, which no program can set."""
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
 def _twins(found: Mapping[str, str], odd: Iterable[str]) -> dict[str, str]:
-    """Names that would be one file with another on some disks, and why they are not read.
+    """Names that are the same file as another name on some disks, with the reason why they are not read.
 
-    The name that ouro would choose counts, else the first. A usual name is its own portable name.
+    Of such names the one that ouro would choose is read, else the first. A usual name is its own portable name.
     """
     first: dict[str, str] = {}
     reasons: dict[str, str] = {}
@@ -325,12 +326,12 @@ def _twins(found: Mapping[str, str], odd: Iterable[str]) -> dict[str, str]:
 
 
 def portable_name(name: str) -> str:
-    """Equal for two names that are one file on some disk."""
+    """Returns the same text for two names that are one file on some disks."""
     return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
 def _refusal(found: os.stat_result) -> str:
-    """Why a file is not read; empty where it may be."""
+    """The reason why a file is not read; empty if it may be read."""
     mode = found.st_mode
     if stat.S_ISLNK(mode):
         return "a link"
@@ -354,7 +355,7 @@ def blob_id(data: bytes) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """The text of a file; raises FileRefused where it is not UTF-8."""
+    """The text of a file; raises FileRefused if it is not UTF-8."""
     if b"\0" in data:
         raise FileRefused("holds NUL bytes: not text")
     try:
@@ -364,6 +365,6 @@ def decode_text(data: bytes) -> str:
 
 
 def visible_text(text: str) -> tuple[str, int]:
-    """`text` without invisible characters (M12), and how many they were."""
+    """`text` without invisible characters (M12), and the number of them."""
     seen = clean(text)
     return seen, len(text) - len(seen)

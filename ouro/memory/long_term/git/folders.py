@@ -1,8 +1,8 @@
 """Where a memory, its git repository and ouro's own records about it are.
 
 The repository is `.git` in the memory folder, so that plain git works there and a copy of the folder has its history.
-What ouro has approved is kept in a state folder below ouro's home, which no copied, cloned or planted folder brings
-along. A memory that the host repository shares has its git repository in the state folder too.
+What ouro has approved is recorded in a state folder below ouro's home, so that no copied, cloned or planted folder can
+contain it. A memory that the host repository shares has its git repository in the state folder too.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def repo_folder(project: Path) -> Path:
     own, common = git_dirs(project)
     if own is None or common is None or own == common:
         return project / MEMORY
-    # A repository without a work tree of its own keeps the memory of all its worktrees inside.
+    # A bare repository holds the memory of all its worktrees in its own folder.
     return (common.parent if common.name == ".git" else common) / MEMORY
 
 
 def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> Path:
     """The state folder that belongs to a repository's memory folder, or the one that it will get.
 
-    A folder that was moved is recognized by the label in its `.git`. A copy, and another folder that is made where one
-    has been, get a state of their own; the old one is not touched.
+    A folder that was moved is recognized by the label in its `.git`. A copy gets its own state, and so does a new
+    folder at the path of an old one; the old state is not touched.
 
     Args:
         is_shared: there is no `.git`, and the host's git may make the folder again: its path is enough.
@@ -74,8 +74,8 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
 def git_dir_of(folder: Path, state_dir: Path) -> Path:
     """Where the git directory of a memory that no host shares is now, or will be made: `.git` in the folder.
 
-    It is the state folder where an earlier version made it there and it was not moved yet, and where something that is
-    not ouro's is in the place of `.git` before there is any history.
+    It is the state folder in two cases: an earlier version made it there and it was not moved yet; or there is no
+    history yet, and a `.git` that ouro did not make is in the memory folder.
     """
     if (state_dir / "HEAD").exists():
         return state_dir
@@ -91,7 +91,7 @@ def is_real_folder(path: Path) -> bool:
 
 
 def is_history_misplaced(folder: Path, state_dir: Path, *, is_shared: bool) -> bool:
-    """Whether `move_history` has something to do. Needs no lock: an open never waits for another ouro's commit."""
+    """Whether `move_history` has something to do. Needs no lock: opening never waits for a commit of another ouro."""
     if is_shared:
         return is_real_folder(folder / ".git")
     return any(path.name not in (OWN, COMMON, _LABEL) for path in state_dir.iterdir())
@@ -100,7 +100,7 @@ def is_history_misplaced(folder: Path, state_dir: Path, *, is_shared: bool) -> b
 def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
     """Move the git directory to where it belongs: into the folder, or out of one that is shared now.
 
-    An earlier version kept it in the state folder. Killed at any moment, the history is whole in one of the two places
+    An earlier version kept it in the state folder. If ouro is killed, the history is complete in one of the two places,
     and the next call continues. Call it while no other ouro writes.
     """
     inside = folder / ".git"
@@ -129,7 +129,7 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
 
 
 def _copy(source: Path, target: Path, last: str = "") -> None:
-    """Copy a git directory, without what is ouro's own, to the disk; the file `last` after all others."""
+    """Copy a git directory without ouro's own files, and write it to disk; the file `last` after all others."""
     target.mkdir(mode=0o700, exist_ok=True)
     for path in sorted(source.iterdir(), key=lambda path: path.name == last):
         if path.name in (OWN, COMMON, _LABEL) or path.is_symlink():
@@ -140,11 +140,11 @@ def _copy(source: Path, target: Path, last: str = "") -> None:
             if path.name == last:
                 os.sync()
             shutil.copy2(path, target / path.name)
-    os.sync()  # once, instead of a wait for each of thousands of objects
+    os.sync()  # one sync for all, instead of one for each of thousands of objects
 
 
 def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> str:
-    """Record which folder a state belongs to, and label the folder; returns why plain git shows another history."""
+    """Record to which folder a state belongs, and label the folder; returns why plain git shows another history."""
     record = f"{folder}\n{_identity(folder)}"
     if "\n".join(_recorded(state_dir)) != record:
         write_private(state_dir / _RECORD, f"{record}\n")
@@ -168,7 +168,7 @@ def _named_state_dir(folder: Path, histories: Path) -> Path | None:
 
 
 def _gitfile_target(folder: Path) -> Path | None:
-    """What a `.git` file of a memory folder names; None where there is no such file."""
+    """The path in the `.git` file of a memory folder; None if there is no such file."""
     named = named_git_dir(folder / ".git")
     return Path(os.path.normpath(folder / named)) if named else None
 
@@ -198,7 +198,7 @@ def _recorded(state_dir: Path) -> tuple[str, str]:
 
 
 def _identity(folder: Path) -> str:
-    """Tells a folder from another one that is made at the same path later; empty where there is none."""
+    """Distinguishes a folder from one that is created at the same path later; empty if there is no folder."""
     with suppress(OSError):
         found = folder.stat()
         return f"{found.st_dev}:{found.st_ino}"
@@ -206,7 +206,7 @@ def _identity(folder: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a regular file, up to 16 MB; empty where there is none."""
+    """The text of a regular file, up to 16 MB; empty if there is none."""
     try:
         with open_regular(path, os.O_NOFOLLOW) as file:
             return os.fsdecode(file.read(_MAX_BYTES))

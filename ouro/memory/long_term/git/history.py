@@ -1,4 +1,4 @@
-"""Read the git history: log, blame, old texts, hunks, the turn of a commit; and plan the undo of a commit or turn."""
+"""Read the git history: log, blame, old texts, hunks, the turn of a commit. Plan the undo of a commit or turn."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def message(subject: str, trailers: Trailers) -> str:
 
 
 def log(repo: GitRepository, limit: int = 50, path: str = "", *, before: str = "") -> tuple[Commit, ...]:
-    """The latest commits, newest first: that changed a file, or up to a date.
+    """The latest commits, newest first; with `path` those that changed it, with `before` those up to a date.
 
-    Like all functions here it raises MemoryUnusable where the history cannot be read.
+    Like all functions here it raises MemoryUnusable if the history cannot be read.
     """
     head = repo.head().commit
     if not head:
@@ -59,7 +59,7 @@ def commit_of(repo: GitRepository, commit: str) -> Commit:
 
 
 def find_commit(repo: GitRepository, commit: str) -> Commit | None:
-    """As `commit_of`; None where there is none, or where several begin so."""
+    """As `commit_of`; None if there is no such commit, or several ids begin so."""
     if not _COMMIT.fullmatch(commit):
         return None
     try:
@@ -69,13 +69,13 @@ def find_commit(repo: GitRepository, commit: str) -> Commit | None:
 
 
 def commit_at(repo: GitRepository, moment: str) -> str:
-    """The commit of memory at a date with its time; empty where there was none yet."""
+    """The last commit of memory before a date and time; empty if there was none yet."""
     found = log(repo, 1, before=moment)
     return found[0].id if found else ""
 
 
 def text_at(repo: GitRepository, commit: str, name: str) -> str | None:
-    """A file as it was in a commit; None where it did not exist."""
+    """A file as it was in a commit; None if it did not exist."""
     blob = repo.tree(commit).get(name)
     return None if blob is None else repo.blobs([blob])[blob].decode(errors="replace")
 
@@ -102,7 +102,7 @@ def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit,
 
 
 def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[DiffHunk]:
-    """What differs from one commit (empty: from nothing) to another, file by file."""
+    """The differences between two commits (empty: no files), file by file."""
     old, new = repo.tree(before), repo.tree(after)
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     blobs = repo.blobs([blob for name in names for blob in (old.get(name), new.get(name)) if blob])
@@ -129,7 +129,7 @@ def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
 
 
 def note_sync(repo: GitRepository, commits: str) -> None:
-    """Record that a range of commits (git notation) came from another machine, and from no turn here."""
+    """Record that a range of commits (git notation) came from another machine, not from a turn here."""
     listed = repo.git("log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits).decode()
     _note_commits(repo, [line.strip() for line in listed.splitlines() if " " not in line.strip()], _SYNC)
 
@@ -140,12 +140,12 @@ def end_turn(repo: GitRepository) -> None:
 
 
 def open_turn(repo: GitRepository) -> Trailers:
-    """The trailers of a turn in which ouro was killed, for what it has left uncommitted."""
+    """The trailers of a turn in which ouro was killed, for its uncommitted changes."""
     return _turn_trailers(repo.read_record(_OPEN_TURN).split())
 
 
 def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
-    """Take over the records of a history that was rewritten: old commit -> new one."""
+    """Update the records after the history was rewritten: old commit -> new commit."""
     lines = (line.partition(" ") for line in repo.read_record(_TURNS).splitlines())
     write_private(
         repo.own_dir / _TURNS, "".join(f"{renamed.get(commit, commit)} {turn}\n" for commit, _, turn in lines)
@@ -170,14 +170,14 @@ def _turn_trailers(words: list[str]) -> Trailers:
 
 
 def _log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
-    mark = os.urandom(12).hex()  # no commit message can hold it
+    mark = os.urandom(12).hex()  # random, so that no commit message contains it
     output = repo.git(
         "log", "-z", f"--format={mark.join(_FIELDS)}", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv",
         "--root", "--diff-merges=first-parent", "--full-diff", *arguments, "--", *([path] if path else []),
     )  # fmt: skip
     turns = _turns(repo)
     fields = os.fsdecode(output).split(mark)[1:]
-    size = len(_FIELDS) - 1  # the last field, the names, ends with nothing: the next commit begins with its mark
+    size = len(_FIELDS) - 1  # no mark follows the last field (the names): the next commit begins with its own mark
     return tuple(_commit(fields[at : at + size], turns) for at in range(0, len(fields), size))
 
 
@@ -201,7 +201,7 @@ def _commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commit:
 
 
 def _trailers(lines: Sequence[str]) -> dict[str, str]:
-    """Of the last paragraph only: what is in the middle of a text is no trailer."""
+    """Reads only the last paragraph: a trailer-like line in the middle of a message is not a trailer."""
     found: dict[str, str] = {}
     for line in reversed(lines):
         name, colon, value = line.partition(": ")
@@ -216,7 +216,7 @@ def _plain(text: str) -> str:
 
 
 _MAX_COMMITS = 1_000
-"""Among which the other commits of a turn are looked for."""
+"""The number of latest commits that are searched for the other commits of a turn."""
 
 
 class UndoPlan(msgspec.Struct, frozen=True):
@@ -224,11 +224,11 @@ class UndoPlan(msgspec.Struct, frozen=True):
     commit: Commit
     edits: tuple[FileEdit, ...]
     conflicts: tuple[DiffHunk, ...]
-    """What stays as it is: its lines have changed since."""
+    """Hunks that are not undone, because their lines have changed since."""
     commits: tuple[Commit, ...]
-    """All that are undone, the latest first."""
+    """All commits that are undone, latest first."""
     also: tuple[UndoPlan, ...] = ()
-    """What the same turn wrote in another scope, and is undone with it."""
+    """The plans for what the same turn wrote in other scopes; they are carried out together."""
 
 
 def plan_undo(
@@ -239,12 +239,12 @@ def plan_undo(
     hunk: int = 0,
     base: str = "",
 ) -> UndoPlan:
-    """Plan the undo of a commit; where the agent made it in a turn, of all that it wrote in that turn.
+    """Plan the undo of a commit; if the agent made it in a turn, of everything that it wrote in that turn.
 
     Args:
-        read: returns a file as it is now; None where it does not exist.
-        hunk: only one hunk of the commit, by its number, and its other half where it moves a file.
-        base: the commit before all that `found` ended, where that is more than one commit and no turn.
+        read: returns a file as it is now; None if it does not exist.
+        hunk: the number of the only hunk to undo; if it moves a file, its other half is undone too.
+        base: the commit before a group of commits that `found` ends and that is not a turn.
 
     Raises:
         UsageError: there is no such hunk.
@@ -259,7 +259,7 @@ def plan_undo(
         if not 1 <= hunk <= len(steps[0]):
             raise UsageError(f"There is no hunk {hunk} in {found.id[:7]}: it has {len(steps[0])}.")
         one = steps[0][hunk - 1]
-        other = one.other_half(steps[0])  # half of a move would leave the note twice, or not at all
+        other = one.other_half(steps[0])  # undoing half of a move would leave the note twice, or not at all
         steps = [[one, other] if other else [one]]
     edits: dict[str, FileEdit] = {}
     conflicts: list[DiffHunk] = []
@@ -283,7 +283,7 @@ def describe_commits(commits: Sequence[Commit]) -> str:
 
 
 def commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
-    """What the agent committed here in the turn of `found` (of this or another repository), the latest first."""
+    """The agent's commits here in the turn of `found` (a commit of this or another repository), latest first."""
     turn = _turn_key(found)
     others = log(repo, _MAX_COMMITS) if turn else ()
     return tuple(commit for commit in others if _turn_key(commit) == turn)
@@ -291,20 +291,20 @@ def commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
 
 def _turn_key(commit: Commit) -> tuple[str, str] | None:
     session, turn = commit.trailers.get(SESSION, ""), commit.trailers.get(TURN, "")
-    message = commit.trailers.get(MESSAGE, "")  # after a rewind another turn has the same number
+    message = commit.trailers.get(MESSAGE, "")  # after a rewind, another turn may have the same number
     return (session, message or turn) if session and turn and commit.origin == "agent" else None
 
 
 def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[DiffHunk]]:
-    """`text` without these hunks of one file, and those that conflict: their lines have changed since.
+    """Undo these hunks in the text of one file; returns the text, and the hunks whose lines have changed since.
 
-    What was written since stays. A hunk is looked for at its place, and from there outwards.
+    Later changes stay. If the lines of a hunk are in several places, the place nearest to the original one counts.
     """
     lines = text.splitlines(keepends=True)
     left: list[DiffHunk] = []
     for hunk in sorted(hunks, key=lambda hunk: hunk.start, reverse=True):
         if not hunk.after and _find_block(lines, hunk.before):
-            continue  # the lines that it removed are there again
+            continue  # the lines that it removed were restored already
         places = _find_block(lines, hunk.after) if hunk.after else [min(hunk.start, len(lines))]
         if not places:
             left.append(hunk)

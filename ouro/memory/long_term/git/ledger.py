@@ -1,7 +1,7 @@
 """ApprovalLedger: the approved contents of a memory, written by ouro or accepted by the user.
 
-The ledger is kept in the state folder, outside of the memory folder: a program can forge a commit with any author and
-trailer, or bring a git directory along, but it cannot write a line here by writing into the memory folder.
+The ledger is in the state folder, outside of the memory folder: a program can forge a commit with any author and
+trailer, or plant a git directory, but it cannot change the ledger by writing into the memory folder.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ _RECORD = re.compile(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
 
 
 class ApprovalLedger:
-    """The accepted commit, and the contents that were approved since. Everything blocks: use from a thread."""
+    """The accepted commit, and the contents approved after it. Everything blocks: use from a thread."""
 
     def __init__(self, own_dir: Path) -> None:
         self._approved = own_dir / APPROVED
         self._accepted = own_dir / _ACCEPTED
         self._before = own_dir / _BEFORE
-        """The accepted commit before this one: counts where a disk has damaged the record."""
+        """The previous accepted commit: used if the record of the last one is damaged."""
 
     @property
     def accepted(self) -> str:
-        """The last commit whose files are all approved; empty where there is none."""
+        """The last commit whose files are all approved; empty if there is none."""
         return self._record()[0]
 
     def has_files(self, files: Mapping[str, str]) -> bool:
         """Whether these (name -> blob) are the files of the accepted commit, as they were when it was accepted.
 
-        git does not check the objects that it reads: a tree of the same name may have been forged since. What an
-        earlier version accepted has no digest and is not checked.
+        git does not check the objects that it reads: a tree with the same id may have been forged since. A commit that
+        an earlier version accepted has no digest and is not checked.
         """
         digest = self._record()[1]
         return not digest or digest == _digest(files)
 
     @property
     def is_digest_missing(self) -> bool:
-        """Whether an earlier version accepted the commit."""
+        """Whether an earlier version accepted the commit, without a digest."""
         return bool(self.accepted) and not self._record()[1]
 
     def accept(self, commit: str, files: Mapping[str, str]) -> None:
-        """Record that all files of a commit are approved; on disk when this returns."""
+        """Record that all files of a commit are approved. The record is on disk when this returns."""
         if _read(self._accepted):
             self._accepted.replace(self._before)
         write_private(self._accepted, f"{commit}\n{_digest(files)}\n")
 
     def forget(self) -> None:
-        """Accept no commit. What was approved by its content stays so."""
+        """Forget the accepted commit. Contents that were approved by blob stay approved."""
         for path in (self._accepted, self._before):
             path.unlink(missing_ok=True)
 
     def settle(self, commit: str, files: Mapping[str, str], still: Set[tuple[str, str]] = frozenset()) -> None:
         """As `accept`, and drop earlier approvals, except `still` as (name, blob).
 
-        Else a file could be reset to what it was before, unnoticed.
+        Otherwise a file could be reset to an earlier content without notice.
         """
         self.accept(commit, files)
         if still:
@@ -74,12 +74,12 @@ class ApprovalLedger:
                 os.truncate(self._approved, 0)
 
     def approve(self, contents: Mapping[str, str]) -> None:
-        """Approve files by name and blob (GONE: the removal); on disk when this returns."""
+        """Approve files by name and blob (GONE: the removal). The record is on disk when this returns."""
         if contents:
             append_private(self._approved, "".join(f"{blob} {name}\n" for name, blob in contents.items()))
 
     def approved(self) -> frozenset[tuple[str, str]]:
-        """All that was approved since the last `settle`, as (name, blob)."""
+        """Everything that was approved since the last `settle`, as (name, blob)."""
         lines = (line.partition(" ") for line in read_text(self._approved).splitlines())
         return frozenset((name, blob) for blob, _, name in lines)
 
@@ -88,7 +88,7 @@ class ApprovalLedger:
 
 
 def _read(path: Path) -> tuple[str, str] | None:
-    """A commit and the digest of its files; None where there is no record, or a crash emptied it or it holds NULs."""
+    """A commit and the digest of its files; None if there is no record, or a crash left it empty or with NULs."""
     found = _RECORD.fullmatch(read_text(path))
     return (found[1], found[2] or "") if found else None
 

@@ -1,4 +1,4 @@
-"""Run git on a memory's repository so that nothing planted in it, and no setting of the user, runs another program."""
+"""Run git on a memory's repository so that neither planted files nor user settings can start another program."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean
 
 Ended = CompletedProcess[bytes]
-# A commit is on disk when it returns. The pack that fast-import makes on the way need not be.
+# A commit is on disk when the command returns. The temporary pack of fast-import need not be.
 _DURABLE_COMMIT = ("-c", "core.fsync=none,loose-object,reference")
 DURABLE_PACKS = ("-c", "core.fsync=committed,loose-object,reference")
-"""Goes before a subcommand that makes packs that stay."""
+"""Options in front of a subcommand that makes permanent packs."""
 FAST_COMMIT = ("-c", "core.compression=0")
-"""Goes before `fast-import` of one commit: the tree of 10,000 notes takes 55 ms to compress twice, and 20 ms to write.
-Its objects are compressed when they are packed."""
+"""Options in front of `fast-import` of one commit: to compress the tree of 10,000 notes twice takes 55 ms, to write it
+uncompressed 20 ms. Its objects are compressed when they are packed."""
 _FLAGS = (
     "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
     "-c", "core.attributesFile=/dev/null", "-c", "core.excludesFile=/dev/null", "-c", "core.autocrlf=false",
@@ -51,10 +51,10 @@ _MISSING = ("git is not installed.", "Install git. Changes made until then are c
 _LAST_SECOND = 4_000_000_000.0
 _TIMEOUT = 15.0
 _SLOW_TIMEOUT = 300.0
-"""For what reads or writes a whole history."""
+"""Seconds for commands that read or write a whole history."""
 _SLOW = {"cat-file", "fast-export", "fast-import", "fsck", "prune", "repack"}
 _PAUSE = 60.0
-"""Seconds after a timeout in which git is not tried again: each try would cost another timeout."""
+"""Seconds after a timeout during which git is not started: each try would cost another timeout."""
 _REMOTE_TIMEOUT = 120.0
 _MAX_REASONS = 2
 """Lines of git's output that are shown."""
@@ -65,7 +65,7 @@ _NOT_A_REASON = late_pattern(
 _LABEL = late_pattern(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
 _PASSWORD = late_pattern(r"(?<=://)[^/@\s]*@")
 _pause = SimpleNamespace(until=0.0)
-"""Until when git is not run, because it did not answer."""
+"""The time until which git is not started, because it did not answer."""
 _HANGS = f"git did not answer in {_TIMEOUT:.0f} seconds: ouro continues without it for a minute at a time."
 _HANGS_HINT = "Check `git version` and the disk. Changes made until then are committed later."
 
@@ -73,7 +73,7 @@ _HANGS_HINT = "Check `git version` and the disk. Changes made until then are com
 def run_git(
     git_dir: Path, common_dir: Path, arguments: Sequence[str], given: bytes, index: Path | None, keep: Sequence[int]
 ) -> Ended:
-    """Run git, whatever its exit code; raises MemoryUnusable where it is missing or takes too long.
+    """Run git and return its result with any exit code; raises MemoryUnusable if it is missing or takes too long.
 
     Args:
         common_dir: where git reads configuration, hooks and attributes instead of `git_dir`.
@@ -86,7 +86,7 @@ def run_git(
         raise MemoryUnusable(_HANGS, _HANGS_HINT)
     try:
         if "git.cmd" not in sys.modules:  # GitPython asks for git's version when it is imported, without a timeout
-            with suppress(OSError):  # there is no git: GitPython says so
+            with suppress(OSError):  # GitPython reports that git is missing
                 run(["git", "version"], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, timeout=_TIMEOUT, check=False)
         timeout = _SLOW_TIMEOUT if _SLOW & {*arguments} else _TIMEOUT
         return _execute(command, git_dir, environment, given, timeout, keep)
@@ -98,18 +98,18 @@ def run_git(
 def run_remote_git(
     git_dir: Path, common_dir: Path, arguments: Sequence[str], max_bytes: int, timeout: float = 0
 ) -> Ended:
-    """As `run_git`, of a git that talks to a remote.
+    """As `run_git`, for a command that contacts a remote.
 
-    It has the user's own settings and agents (keys, credentials, proxies), but neither hooks nor transports that run
-    a program named by a URL, and it asks for no password. Beyond `max_bytes` in one file it fails with "File too
-    large"; 0 is no limit. `timeout` in seconds; 0: the usual one.
+    It uses the user's own settings and agents (keys, credentials, proxies), but neither hooks nor transports that run
+    a program named in a URL, and it does not ask for a password. If one file has more than `max_bytes` it fails with
+    "File too large"; 0 is no limit. `timeout` is in seconds; 0: the usual one.
     """
     own = {name: value for name, value in os.environ.items() if name in _USER_VARIABLES}
     allowed = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_COMMON_DIR": str(common_dir)}
     command = ["git", f"--git-dir={git_dir}", *_REMOTE_FLAGS, *arguments]
     timeout = timeout or _REMOTE_TIMEOUT
     if max_bytes:
-        # By a shell: between fork and exec Python is not safe beside threads. Without the trap git would die silently.
+        # A shell sets it: between fork and exec Python is not safe with threads. Without the trap git dies silently.
         command = ["sh", "-c", 'trap "" XFSZ; ulimit -f "$0"; exec "$@"', str(max_bytes // 512), *command]
     try:
         return _execute(command, git_dir, {**own, **_ALWAYS, **allowed}, b"", timeout)
@@ -121,16 +121,16 @@ def run_remote_git(
 def _execute(
     command: list[str], folder: Path, variables: dict[str, str], given: bytes, timeout: float, keep: Sequence[int] = ()
 ) -> Ended:
-    """Run a command by GitPython in a process group of its own, which a timeout or an interrupt kills whole.
+    """Run a command with GitPython in its own process group, which a timeout or an interrupt kills completely.
 
-    Raises TimeoutExpired; MemoryUnusable where there is no git.
+    Raises TimeoutExpired; MemoryUnusable if there is no git.
     """
     try:
         from git.cmd import Git  # 150 ms
         from git.exc import GitCommandNotFound
     except ImportError as error:  # GitPython looks for git
         raise MemoryUnusable(*_MISSING) from error
-    # GitPython adds to the environment of ouro. `env` removes what another git has left there.
+    # GitPython extends the environment of ouro. `env` removes variables that another git has set there.
     foreign = [name for name in os.environ if name.startswith("GIT_") and name not in variables]
     if foreign:
         command = ["env", *(word for name in foreign for word in ("-u", name)), *command]
@@ -147,7 +147,7 @@ def _execute(
     try:
         output, errors = process.communicate(given, timeout)
     except BaseException:
-        send_signal(process.pid, signal.SIGKILL, group=True)  # ssh too, which would wait for a silent remote
+        send_signal(process.pid, signal.SIGKILL, group=True)  # also ssh, which would wait for a silent remote
         process.wait()
         raise
     if process.returncode == 127 and command[0] == "env":
@@ -160,9 +160,9 @@ def import_stream(
 ) -> bytes:
     """The input of `git fast-import` for one commit on a branch, on top of its parents (none: the first commit).
 
-    It is by ouro and made `at` a time, or as `who` says. git prints the commit.
+    The author is ouro at the time `at`, or `who`. git prints the id of the commit.
     """
-    at = min(max(at, 0), _LAST_SECOND)  # a wrong clock: git and Python read no other date
+    at = min(max(at, 0), _LAST_SECOND)  # the clock may be wrong; git and Python read no dates outside of this range
     who = who or f"ouro <ouro@localhost> {int(at)} {time.strftime('%z', time.localtime(at))}"
     parts = [b"commit ", ref.encode(), b"\nmark :1\ncommitter ", who.encode(), b"\n", _data(message.encode())]
     for word, parent in zip((b"from ", b"merge "), parents, strict=False):
@@ -184,7 +184,7 @@ def last_line(output: bytes) -> str:
 
 
 def remote_failure(remote: str, output: bytes) -> tuple[str, str]:
-    """Why git could not reach a remote, from what it printed, in one line without passwords; and what to do."""
+    """Why git could not reach a remote, from its output, in one line without passwords; and what to do."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
     words = [_LABEL.sub("", line, count=1).rstrip(".") for line in lines if not _NOT_A_REASON.match(line)]
     reasons = list(dict.fromkeys(filter(None, words)))[:_MAX_REASONS] or lines[-1:] or ["git gave no reason"]
@@ -194,5 +194,5 @@ def remote_failure(remote: str, output: bytes) -> tuple[str, str]:
 
 
 def without_password(address: str) -> str:
-    """The address of a remote as it is shown; also in a sentence."""
+    """A text with the addresses of remotes in it as they may be shown: without passwords."""
     return _PASSWORD.sub("", clean(address))

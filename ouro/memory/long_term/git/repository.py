@@ -40,10 +40,10 @@ BRANCH = "main"
 _MAX_CACHED_TREES = 16
 _TRIES = 15
 _STALE_LOCK_SECONDS = 5.0
-"""git holds a lock on a ref, and writes an object, in milliseconds."""
+"""git needs only milliseconds to hold a lock on a ref, and to write an object."""
 _ID = late_pattern(r"[0-9a-f]{40}")
 MAX_LOOSE_OBJECTS = 2_000
-"""Objects that lie in files of their own, three a commit, before they are packed."""
+"""The number of loose objects (each in its own file, three for a commit) from which on they are packed."""
 _SOME_ID = late_pattern(r"[0-9a-f]{4,40}")
 _REF = late_pattern(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
 _UNKNOWN_FORMAT = late_pattern(
@@ -51,10 +51,10 @@ _UNKNOWN_FORMAT = late_pattern(
     re.IGNORECASE,
 )
 TIP, _INDEXED = "tip", "indexed"
-"""Records: the last commit, to notice that a branch is gone; and the one that the index of plain git was made for."""
+"""Records: the last commit, to notice that a branch is gone; and the commit for which plain git's index was made."""
 _COMMON_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _LEFT_BY_GIT = ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*")
-"""What a git that failed leaves: on a full disk nine files a commit."""
+"""Files that a failed git leaves behind: on a full disk nine files for each commit."""
 _UNFINISHED = {
     "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
     "rebase-merge": "a rebase", "rebase-apply": "a rebase",
@@ -63,30 +63,30 @@ _UNFINISHED = {
 
 class Head(msgspec.Struct, frozen=True):
     commit: str
-    """Empty before the first one."""
+    """Empty before the first commit."""
     ref: str
-    """The branch; empty where HEAD is on none."""
+    """The branch; empty if HEAD is not on a branch."""
 
 
-class _Outrun(Exception):
-    """Another process moved the branch meanwhile or holds it, or git failed; the arguments say what, and what helps."""
+class _CommitFailed(Exception):
+    """Another process moved or locked the branch, or git failed. The arguments: what happened, and what to do."""
 
 
 class GitRepository:
     """The commits of one memory. Everything blocks: use from a thread.
 
-    Where there is no folder, or the host repository shares it, the git directory is in `state_dir`.
+    If there is no folder, or the host repository shares it, the git directory is in `state_dir`.
     """
 
     def __init__(self, state_dir: Path, folder: Path | None = None, *, is_shared: bool = False) -> None:
         self.state_dir = state_dir
         self.own_dir = state_dir / OWN
-        """Records of ouro about this memory, out of reach of what a folder brings along."""
+        """ouro's records about this memory, outside of the memory folder, which may hold planted files."""
         self._folder = None if is_shared else folder
         self._trees: dict[str, Mapping[str, str]] = {}
         self._common_of: Path | None = None
         self._held: dict[tuple[str, int], int] = {}
-        """The descriptors of the locks that are held, by name and thread."""
+        """The descriptors of the acquired locks, by name and thread."""
 
     @property
     def git_dir(self) -> Path:
@@ -97,9 +97,9 @@ class GitRepository:
         return (self.git_dir / "HEAD").exists() or self.own_dir.exists()
 
     def create(self) -> None:
-        """Make the git directory, empty, where there is none; all in it is readable by the user alone.
+        """Create an empty git directory if there is none; only the user can read the files in it.
 
-        Where the folder and its history were deleted, a new history begins, and nothing of it is approved yet.
+        If the folder and its history were deleted, a new history begins, in which nothing is approved yet.
         """
         git_dir = self.git_dir
         if self.own_dir.exists() and os.path.lexists(git_dir / "HEAD"):
@@ -107,12 +107,12 @@ class GitRepository:
         ensure_private_dir(self.state_dir)
         self.own_dir.mkdir(mode=0o700, exist_ok=True)
         with self.alone():
-            if not os.path.lexists(git_dir / "HEAD"):  # made by another process, or copied with its history
+            if not os.path.lexists(git_dir / "HEAD"):  # otherwise made by another process, or copied with its history
                 self._create(git_dir)
 
     def _create(self, git_dir: Path) -> None:
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
-        if os.path.lexists(git_dir) and self.read_record(TIP):  # damaged, and never replaced
+        if os.path.lexists(git_dir) and self.read_record(TIP):  # it is damaged; a damaged history is never replaced
             return
         if not os.path.lexists(git_dir) and any(path.exists() for path in records):
             log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
@@ -121,7 +121,7 @@ class GitRepository:
         made = git_dir
         if git_dir != self.state_dir:
             exclude(git_dir.parent)
-            if not os.path.lexists(git_dir):  # beside: in half a `.git`, plain git takes the repository around it
+            if not os.path.lexists(git_dir):  # beside: with half a `.git`, plain git uses the repository around it
                 made = git_dir.with_name(COPY)
                 shutil.rmtree(made, ignore_errors=True)
         for folder in ("objects", "refs", "refs/heads"):
@@ -133,9 +133,9 @@ class GitRepository:
             made.rename(git_dir)
 
     def head(self) -> Head:
-        """Where HEAD is, read without a process; raises MemoryUnusable where it or its branch is damaged or gone."""
+        """Where HEAD is, read without a process; raises MemoryUnusable if it or its branch is damaged or gone."""
         git_dir, tip = self.git_dir, self.read_record(TIP)
-        is_new = not tip and not (git_dir / "HEAD").exists()  # or another thread is just making it
+        is_new = not tip and not (git_dir / "HEAD").exists()  # or another thread is creating it now
         if is_new or not os.path.lexists(git_dir):
             return Head("", f"refs/heads/{BRANCH}")
         self._demand_safe(git_dir)
@@ -151,7 +151,7 @@ class GitRepository:
         return Head(commit, found[1])
 
     def tree(self, commit: str) -> Mapping[str, str]:
-        """Name -> blob of each memory file in a commit; nothing for no commit. Deeper folders are not walked."""
+        """Name -> blob of each memory file in a commit; empty without a commit. Deeper folders are not walked."""
         if not commit:
             return {}
         if not _SOME_ID.fullmatch(commit):
@@ -162,7 +162,7 @@ class GitRepository:
         return self._trees[commit]
 
     def list_files(self, *arguments: str) -> dict[str, str]:
-        """Name -> blob of what `git ls-tree` lists, but folders and links."""
+        """Name -> blob of what `git ls-tree` lists, without folders and links."""
         lines = self.git("ls-tree", "-z", "--full-tree", *arguments).split(b"\0")
         entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
         return {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
@@ -173,7 +173,7 @@ class GitRepository:
         self._trees[commit] = tree
 
     def objects(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Kind and content of each object, by one process; raises MemoryUnusable where one cannot be read."""
+        """Kind and content of each object, by one process; raises MemoryUnusable if one cannot be read."""
         if not ids:
             return
         answer = self.git("cat-file", "--batch", given="".join(f"{name}\n" for name in ids).encode())
@@ -187,7 +187,7 @@ class GitRepository:
             yield about[1].decode(), answer[end + 1 : at - 1]
 
     def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """Blob -> its content; raises MemoryUnusable where one cannot be read or was forged."""
+        """Blob -> its content; raises MemoryUnusable if one cannot be read or was forged."""
         found = dict(zip(ids, (content for _, content in self.objects(ids)), strict=True))
         for blob, content in found.items():
             if blob_id(content) != blob:  # git does not check what it reads
@@ -197,12 +197,12 @@ class GitRepository:
     def commit(
         self, changes: Mapping[str, bytes | None], message: str, at: float | None = None, merged: str = ""
     ) -> str:
-        """Commit files (None: remove one); returns the commit, or HEAD where nothing changes.
+        """Commit files (None: remove one); returns the commit, or HEAD if nothing changes.
 
-        What another process committed meanwhile stays: the commit goes on top of it.
+        A commit that another process made meanwhile stays: the new commit is made on top of it.
 
-        With another parent (`merged`) a commit is made also where nothing changes. Raises MemoryUnusable where no
-        commit can be made; the history is as it was.
+        With another parent (`merged`) a commit is made even if nothing changes. Raises MemoryUnusable if no commit can
+        be made; the history is then unchanged.
         """
         why: tuple[str, ...] = ("the branch is held by another git", "end it; what changed is committed next time")
         for attempt in range(_TRIES):
@@ -215,7 +215,7 @@ class GitRepository:
             parents = [parent for parent in (head.commit, merged) if parent]
             try:
                 commit = self._import(head.ref, parents, new, message, time.time() if at is None else at)
-            except _Outrun as outrun:
+            except _CommitFailed as outrun:
                 why = outrun.args or why
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
@@ -224,7 +224,7 @@ class GitRepository:
             _update_index(self, head.commit, commit, new)
             self._remember(commit, {name: blob for name, blob in {**tree, **blobs}.items() if blob is not None})
             try:
-                # Once in some hundred commits; with 10,000 notes each has a tree of 670 KB, so ten times as often.
+                # Once in some hundred commits; with 10,000 notes ten times as often, as each has a tree of 670 KB.
                 self.pack(MAX_LOOSE_OBJECTS * 1_000 // max(len(tree), 1_000))
             except MemoryUnusable as error:
                 log.warning("memory: the history cannot be packed: %s", error)
@@ -232,7 +232,7 @@ class GitRepository:
         raise self._damaged(*why)
 
     def common(self, one: str, other: str) -> str:
-        """The last commit that both contain; empty where they have none in common."""
+        """The last commit that both contain; empty if they have none in common."""
         if not one or not other:
             return ""
         done = self.run("merge-base", one, other)
@@ -241,7 +241,7 @@ class GitRepository:
         return done.stdout.decode().strip()
 
     def leads_to(self, earlier: str, later: str) -> bool:
-        """Whether `later` contains `earlier`; everything contains no commit."""
+        """Whether `later` contains `earlier`; an empty `earlier` is contained in every commit."""
         return not earlier or self.common(earlier, later) == earlier
 
     def advance(self, commit: str) -> None:
@@ -252,14 +252,14 @@ class GitRepository:
         rebuild_index(self, commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
-        """What a git command prints; raises MemoryUnusable where git is missing, took too long, or failed."""
+        """The output of a git command; raises MemoryUnusable if git is missing, took too long, or failed."""
         done = self.run(*arguments, given=given, index=index)
         if done.returncode:
             raise self._damaged(f"git says `{last_line(done.stderr)}`")
         return done.stdout
 
     def run(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> CompletedProcess[bytes]:
-        """As `git`, whatever the exit code. Git has the locks too: a `prune` may outlive an ouro that is killed."""
+        """As `git`, with any exit code. git inherits the locks: a `prune` may outlive an ouro that is killed."""
         git_dir, thread = self.git_dir, get_ident()
         locks = [descriptor for (_, holder), descriptor in list(self._held.items()) if holder == thread]
         return run_git(git_dir, self._common_dir(git_dir), arguments, given, index, locks)
@@ -271,9 +271,9 @@ class GitRepository:
 
     @contextmanager
     def alone(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:
-        """Hold a lock: while inside, no other ouro changes this history. Another `lock` is for another action (a sync).
+        """Hold a lock: inside, no other ouro changes this history. Other actions (a sync) use another `lock`.
 
-        The thread that holds it may enter again. Raises BlockingIOError where another still has it after `timeout`
+        The thread that holds it may enter again. Raises BlockingIOError if another one still has it after `timeout`
         seconds.
         """
         if (holder := (lock, get_ident())) in self._held:
@@ -286,7 +286,7 @@ class GitRepository:
                 lock_descriptor(descriptor, timeout)
             except BlockingIOError:
                 raise
-            except OSError:  # some network disks know no locks: git moves the branch only from old to new
+            except OSError:  # some network disks have no locks: git moves the branch only from the expected commit
                 pass
             self._held[holder] = descriptor
             yield
@@ -295,14 +295,14 @@ class GitRepository:
             unlock(descriptor)
 
     def read_record(self, name: str) -> str:
-        """What ouro has recorded about this memory under a name; empty where it has not."""
+        """What ouro has recorded about this memory under a name; empty if there is no such record."""
         return read_text(self.own_dir / name).strip()
 
     def write_record(self, name: str, text: str) -> None:
         write_private(self.own_dir / name, f"{text}\n")
 
     def load_state(self, name: str, kind: type[_State]) -> _State:
-        """What `save_state` has recorded under a name; an empty one where there is none, or it cannot be read."""
+        """What `save_state` has recorded under a name; an empty state if there is none, or it cannot be read."""
         text = self.read_record(name)
         try:
             return msgspec.json.decode(text, type=kind) if text else kind()
@@ -315,8 +315,8 @@ class GitRepository:
         self.write_record(name, msgspec.json.encode(state).decode())
 
     def pack(self, max_loose: int = 0) -> bool:
-        """Pack loose objects, where they are more than `max_loose`; returns whether it did. Nothing is dropped."""
-        # As git itself estimates it, from one of the 256 folders.
+        """Pack loose objects if there are more than `max_loose`; returns whether it did. Nothing is dropped."""
+        # Estimated as git does it, from one of the 256 folders.
         if len(list(self.git_dir.glob("objects/17/*"))) * 256 < max_loose:
             return False
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
@@ -355,7 +355,7 @@ class GitRepository:
         for data in changes.values():
             if data is not None:
                 blob = blob_id(data)
-                with suppress(OSError):  # a power cut may leave an empty object, which git would not replace
+                with suppress(OSError):  # a power failure may leave an empty object, which git would not replace
                     path = f"{objects}/{blob[:2]}/{blob[2:]}"
                     if os.stat(path).st_size == 0:  # noqa: PTH116 (10,000 of them)
                         os.unlink(path)  # noqa: PTH108
@@ -364,21 +364,21 @@ class GitRepository:
             return done.stdout.decode().split()[0]
         words = done.stderr.decode(errors="replace")
         if "not updating" in words.lower() or "cannot lock ref" in words or "Unable to create" in words:
-            raise _Outrun
-        raise _Outrun(f"the last commit cannot be built on ({last_line(done.stderr)})")
+            raise _CommitFailed
+        raise _CommitFailed(f"the last commit cannot be built on ({last_line(done.stderr)})")
 
     def fast_import(self, stream: bytes, *flags: str, durable: bool = False) -> CompletedProcess[bytes]:
-        """Run `git fast-import`; what a failed one has left is removed, such as a report that quotes the stream."""
+        """Run `git fast-import`; files of a failed run are removed, such as a report that quotes the stream."""
         done = self.run(*(DURABLE_PACKS if durable else FAST_COMMIT), "fast-import", "--quiet", *flags, given=stream)
         if done.returncode or any(self.git_dir.glob("objects/pack/tmp_*")):
             for path in (path for pattern in _LEFT_BY_GIT for path in self.git_dir.glob(pattern)):
-                with suppress(OSError):  # what is young a git of the user may be writing now
+                with suppress(OSError):  # the user's git may be writing young files now
                     if "crash" in path.name or time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS:
                         path.unlink()
         return done
 
     def drop_stale_locks(self) -> bool:
-        """Drop locks on refs that no running git can hold, while `alone`; returns whether others are left."""
+        """Remove locks on refs that no running git can hold; returns whether others are left. Call it while `alone`."""
         locks = [self.git_dir / "HEAD.lock", self.git_dir / "packed-refs.lock", *self.git_dir.glob("refs/**/*.lock")]
         for lock in locks:
             with suppress(OSError):
@@ -387,7 +387,7 @@ class GitRepository:
         return any(lock.exists() for lock in locks)
 
     def _demand_safe(self, git_dir: Path) -> None:
-        """Nothing in the git directory leads git to write or read elsewhere, and ouro knows its format."""
+        """Check that nothing in the git directory makes git read or write elsewhere, and that ouro knows its format."""
         if not is_real_folder(git_dir):
             raise self._damaged(f"{git_dir} is no folder", "put the folder back that was there")
         for name in ("objects", "refs", "refs/heads"):
@@ -422,7 +422,7 @@ class GitRepository:
         return MemoryUnusable(text, hint or f"git --git-dir {self.git_dir} fsck")
 
 
-# -- the index that plain git uses: it has to know of ouro's commits, else the next plain commit reverts them
+# -- the index that plain git uses: it must contain ouro's commits, else the next plain commit reverts them
 
 
 def _update_index(repo: GitRepository, parent: str, commit: str, changes: Mapping[str, bytes | None]) -> None:
@@ -440,10 +440,10 @@ def _update_index(repo: GitRepository, parent: str, commit: str, changes: Mappin
 
 
 def rebuild_index(repo: GitRepository, commit: str) -> bool:
-    """Make the index again from a commit; where another git holds it, the next commit does that."""
+    """Build the index again from a commit; if another git holds it, the next commit does that."""
     made = repo.own_dir / f"index.{os.getpid()}"
     try:
-        if (repo.git_dir / "index.lock").exists():  # a git of the user, with an editor open perhaps
+        if (repo.git_dir / "index.lock").exists():  # the user's git, perhaps with an open editor
             raise MemoryUnusable("index.lock is there")
         repo.git("read-tree", commit, index=made)
         shutil.move(made, repo.git_dir / "index")  # the folder may be on another disk

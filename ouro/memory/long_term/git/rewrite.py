@@ -1,7 +1,7 @@
 """Rewrite a history without a text: afterwards no object of the old one can be read.
 
-The history is whole at each moment: new commits are made beside the old ones, then the branches are moved, and only
-then unreachable objects are dropped. A killed run is repeated from the start, and gives the same commits.
+The history is complete at each moment: first new commits are made, then the branches are moved to them, and only then
+unreachable objects are dropped. A killed run is repeated from the start, and makes the same commits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ouro.utils.files import write_private
 
 _WORK = "refs/ouro/rewriting"
 _KEPT_REFS = "refs/ouro/kept"
-"""Refs for commits that no branch led to, but that could still be found."""
+"""Refs for commits that were on no branch, but could still be found."""
 _FORGOTTEN = "forgotten"
 _LEFT_BY_GIT = (
     "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG",
@@ -38,9 +38,9 @@ def forgotten_commits(repo: GitRepository) -> frozenset[str]:
 
 
 def objects(repo: GitRepository) -> Iterator[bytes]:
-    """What each object in the git directory says, reachable or not, without the ids of others, which contain any text.
+    """The content of each object in the git directory, reachable or not. Ids of other objects are left out.
 
-    Raises MemoryUnusable where one cannot be read.
+    Ids could contain a short text by chance. Raises MemoryUnusable if an object cannot be read.
     """
     ids = repo.git("cat-file", "--batch-check=%(objectname)", "--batch-all-objects").decode().split()
     for start in range(0, len(ids), _BATCH):
@@ -59,11 +59,11 @@ def rewrite(
     accepted: str,
     accept: Callable[[str], None],
 ) -> None:
-    """Rewrite the history while `alone`; whatever fails, it stays whole.
+    """Rewrite the history; it stays complete if this fails. Call it while `alone`.
 
     Args:
         in_file, in_words, in_name: return a file, a commit message and a file name without the text.
-        accepted: the accepted commit; empty where there is none.
+        accepted: the accepted commit; empty if there is none.
         accept: called with the commit that replaces it.
     """
     while repo.drop_stale_locks():
@@ -79,7 +79,7 @@ def rewrite(
     # Unreachable commits were undone with plain git, and are found by the reflog.
     dangling = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress").stdout.decode().splitlines()
     loose = {line.split()[-1] for line in dangling if line.startswith("dangling commit ")}
-    loose -= forgotten_commits(repo)  # those were being dropped when ouro was killed
+    loose -= forgotten_commits(repo)  # ouro was killed while it dropped these
     for number, commit in enumerate([*sorted(loose), *([accepted] if is_there else [])]):
         refs.setdefault(f"{_KEPT_REFS}/{number}-{commit[:12]}", commit)
     if not refs:
@@ -105,20 +105,20 @@ def rewrite(
 
 
 def drop_unreachable(repo: GitRepository) -> None:
-    """Remove reflogs and unreachable objects; raises MemoryUnusable where git fails. Call it while `alone`."""
+    """Remove reflogs and unreachable objects; raises MemoryUnusable if git fails. Call it while `alone`."""
     shutil.rmtree(repo.git_dir / "logs", ignore_errors=True)
     for pattern in _LEFT_BY_GIT:
         for path in repo.git_dir.glob(pattern):
             path.unlink(missing_ok=True)
     head = repo.head().commit
-    if not (head and rebuild_index(repo, head)):  # what is in an old one counts as reachable
+    if not (head and rebuild_index(repo, head)):  # objects in an old index count as reachable
         (repo.git_dir / "index").unlink(missing_ok=True)
     repo.git(*DURABLE_PACKS, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
     repo.git("prune", "--expire=now")
 
 
 def _replacements(repo: GitRepository, in_file: Change, in_words: Change, in_name: Change) -> dict[str, str]:
-    """Write the commits without the text; old commit -> the one that takes its place."""
+    """Write the commits without the text; returns old commit -> its replacement."""
     exported = repo.git(
         "fast-export", "--all", "--full-tree", "--show-original-ids", "--reencode=no", "--signed-tags=strip",
         "--tag-of-filtered-object=drop", "--fake-missing-tagger",

@@ -17,7 +17,7 @@ ORIGIN, SESSION, TURN, MESSAGE = "Ouro-Origin", "Ouro-Session", "Ouro-Turn", "Ou
 CLIENT = "Ouro-Client"
 """The trailer with the name of the program that asked for a change, through `ouro mcp serve`."""
 UNDOES, REWIND = "Ouro-Undoes", "Ouro-Rewind"
-"""Trailers with the commits that one undoes, and with the message to before which a rewind did that."""
+"""Trailers with the commits that a commit undoes, and with the message that a rewind went back to."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
@@ -27,18 +27,18 @@ class SkippedFile(msgspec.Struct, frozen=True):
 
 class LoadedScope(msgspec.Struct, frozen=True):
     head: str
-    """The commit; empty before the first one, or where the history cannot be read."""
+    """The commit; empty before the first one, or if the history cannot be read."""
     core: Mapping[str, str]
     """Category -> text, without empty ones."""
     notes: tuple[str, ...] = ()
-    """File names relative to the folder, those in `archive/` included."""
+    """File names relative to the folder, including those in `archive/`."""
     skipped: tuple[SkippedFile, ...] = ()
     files: Mapping[str, str] = {}
     """Name -> fingerprint of each file."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the core or a note file does."""
+        """A text that changes whenever the core or a note file changes."""
         notes = [(name, self.files.get(name, "")) for name in self.notes]
         return hashlib.sha256(msgspec.json.encode((self.core, notes))).hexdigest()
 
@@ -54,7 +54,7 @@ class FileEdit(msgspec.Struct, frozen=True):
 class Commit(msgspec.Struct, frozen=True):
     id: str
     at: str
-    """ISO 8601 with the zone it was made in."""
+    """ISO 8601, in the time zone in which it was made."""
     subject: str
     trailers: Mapping[str, str] = {}
     paths: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class DiffHunk(msgspec.Struct, frozen=True):
-    """A place of a file where the lines `before` were replaced by the lines `after`."""
+    """A place in a file where the lines `after` replaced the lines `before`."""
 
     number: int
     """Counted over the whole commit, from 1."""
@@ -88,7 +88,7 @@ class DiffHunk(msgspec.Struct, frozen=True):
     after: tuple[str, ...]
 
     def other_half(self, hunks: Iterable[DiffHunk]) -> DiffHunk | None:
-        """Where this hunk adds or removes a file that only moved to another folder: its counterpart."""
+        """The counterpart of this hunk if it adds or removes a file that only moved to another folder."""
         for hunk in hunks:
             is_same_file = hunk.name != self.name and hunk.name.rpartition("/")[2] == self.name.rpartition("/")[2]
             if is_same_file and (bool(hunk.before), bool(hunk.after)) == (not self.before, not self.after):
@@ -98,12 +98,12 @@ class DiffHunk(msgspec.Struct, frozen=True):
 
 class UndoResult(msgspec.Struct, frozen=True):
     commit: str
-    """The commit that undoes; empty where nothing was left to undo, or no commit could be made."""
+    """The undo commit; empty if nothing was left to undo, or no commit could be made."""
     edits: tuple[FileEdit, ...]
     conflicts: tuple[DiffHunk, ...]
-    """Left as they are, because their lines have changed since."""
+    """Hunks that were not undone, because their lines have changed since."""
     commits: tuple[Commit, ...] = ()
-    """All that were undone, the latest first."""
+    """All commits that were undone, latest first."""
 
 
 class BlamedLine(msgspec.Struct, frozen=True):
@@ -120,9 +120,9 @@ class TurnRef(msgspec.Struct, frozen=True):
     message: int = 0
     """The number of the user's message; 0: not known."""
     client: str = ""
-    """The program that asked for the change, if it is another one."""
+    """The program that asked for the change, if it is not ouro."""
     rewind: int = 0
-    """The number of the message to before which a rewind undoes something; 0: it is no rewind."""
+    """The message to which a rewind goes back, by its number; 0: it is not a rewind."""
 
     def trailers(self, origin: str) -> dict[str, str]:
         numbers = {TURN: self.turn, MESSAGE: self.message, REWIND: self.rewind}

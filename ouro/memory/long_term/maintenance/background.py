@@ -36,7 +36,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     """Maintains the memory of one session after its turns, one task at a time; closing the session cancels it.
 
     Methods for actions of the user raise UsageError if memory is off here or another process maintains it, and
-    ModelError if the model did not answer as asked: what is finished by then stays done.
+    ModelError if the model did not answer as asked; what was finished before stays.
     """
 
     make_summaries: Callable[[], Summaries] | None
@@ -84,7 +84,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             self.channel.start("digest", self._run())
 
     def usage_since(self, since: Usage | None = None) -> Usage:
-        """The usage of this session's model calls, less that of `since`."""
+        """The usage of this session's model calls since `since`."""
         now, then = self.usage(), since or Usage()
         cost = None if now.cost is None else now.cost - (then.cost or 0.0)
         return Usage(now.input - then.input, now.cached - then.cached, 0, now.output - then.output, cost)
@@ -107,7 +107,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     async def merge_notes(self, found: Clusters, done: list[Merge]) -> AsyncGenerator[str, None]:
         """Merge these clusters, one after the other, into `done`; yields a line for each, and one for all."""
-        from ouro.memory.long_term.notes.notebook import note_event  # late, as all that only memory needs
+        from ouro.memory.long_term.notes.notebook import note_event  # imported late, like all that only memory needs
 
         before = self.usage()
         with self._locked():
@@ -176,7 +176,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                 await self._run_step("summary", self.summaries.keep_up())
             if self._has_caught_up:
                 return
-            self._has_caught_up = True  # once a session; a failed task is retried at the next start
+            self._has_caught_up = True  # only once a session; a failed task is retried at the next start
             with only_one(self.lock) as is_mine:
                 if not is_mine:
                     return

@@ -1,6 +1,6 @@
 """Crystallizer: captures what is still true from sessions older than a week; each is read once, part by part.
 
-The capture is that of open sessions, with the same protection (M1).
+It uses the same capture as open sessions, with the same protection (M1).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Progress(msgspec.Struct, frozen=True):
     upto: int = 0
     """The number of the last message that was read."""
     at: str = ""
-    """When the session was last used, once it is read to its end; empty before."""
+    """The time when the session was last used; empty until the session was read to its end."""
     failures: int = 0
 
 

@@ -58,7 +58,7 @@ the language of the notes and plain sentences, at most {MAX_NOTE} characters. An
 If they are about different things, or contradict each other and it is unclear which holds, answer:
 {{"op": "keep"}}"""
 Alike = Callable[[Note], Collection[str]]
-"""Returns the ids of notes that mean about the same; none without vectors. May block."""
+"""Returns the ids of notes with about the same meaning; none without vectors. May block."""
 Clusters = Sequence[tuple[Note, ...]]
 
 
@@ -71,7 +71,7 @@ class _State(msgspec.Struct, frozen=True):
 class Merge(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...]
     written: Written | None = None
-    """The merged note; None when nothing was changed."""
+    """The merged note; None if nothing was changed."""
     reason: str = ""
 
 
@@ -83,7 +83,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
     mark: str
     alike: Alike = lambda _note: ()
     alone: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread
-    """Runs in a thread what writes, while nothing else writes."""
+    """Runs a function that writes in a thread, while nothing else writes."""
     is_small: Callable[[], bool] = lambda: False
 
     def is_due(self) -> bool:
@@ -218,7 +218,7 @@ def _age(note: Note) -> tuple[str, str]:
 
 
 def _join(groups: dict[str, set[str]], one: str, other: str, notes: Mapping[str, Note]) -> None:
-    """Join the groups of two notes, unless the result is too large or two of its notes contradict each other."""
+    """Join the groups of two notes, unless the result is too large or contains notes that contradict each other."""
     if other not in notes or other in groups[one]:
         return
     group = groups[one] | groups[other]
@@ -237,7 +237,7 @@ def _fingerprint(group: Iterable[Note]) -> str:
 def combine_notes(notes: Sequence[Note], text: str, category: str, entities: Sequence[str] = ()) -> Note:
     """The note that replaces the last of `notes`, with the provenance, edges and entities of all.
 
-    Its source is the user only if that of all is; edges lead from it to those that are archived.
+    Its source is the user only if the user is the source of all; edges lead from it to the archived notes.
     """
     newest, ids = notes[-1], {note.id for note in notes}
     outside = [edge for note in notes for edge in note.related if edge.id not in ids]

@@ -74,11 +74,11 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     turn: Count = 0
     trigger: Trigger = "user"
     source: Source = "user"
-    """`user`: the user said it. `assistant`: inferred, and its confidence decays."""
+    """`user`: the user said it. `assistant`: a model inferred it, and the confidence in it decays."""
     confidence: float = 1.0
     confirmed_at: str = ""
     branch: str | None = None
-    """The note is recalled on that branch only, until it is merged."""
+    """The note is recalled only on that branch, until the branch is merged."""
     entities: tuple[str, ...] = ()
     """`file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse`, `tool:ruff`."""
     relations: tuple[Relation, ...] = ()
@@ -130,7 +130,7 @@ def parse_note(name: str, text: str) -> ParsedNote:
     """The note in the file `name`.
 
     Tolerant, because users edit these files: an unreadable field gets its default, unreadable front matter leaves the
-    body, and each is listed in `problems`. The file's name is the id, whatever the front matter says.
+    body, and each is listed in `problems`. The file's name is the id, even if the front matter has another one.
     """
     note_id = name.removesuffix(".md")
     text = _plain(text)

@@ -140,7 +140,7 @@ class Notebook(msgspec.Struct, eq=False):
             note = replace(note, source="user", confidence=max(note.confidence, _CONFIRMED_BY_USER), anchors=anchors)
         else:
             note = replace(note, confidence=min(1.0, note.confidence + _CONFIRMATION))
-        changes: FileChanges = {found.name: None, note.file_name: note_text(note)}  # out of the archive
+        changes: FileChanges = {found.name: None, note.file_name: note_text(note)}  # moves the file out of the archive
         return self._put(found.scope, "confirm", note, changes, origin, trailers)
 
     def archive(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
@@ -182,7 +182,7 @@ class Notebook(msgspec.Struct, eq=False):
         try:
             text = self.stores[scope].read(name)
         except FileRefused:
-            return None  # the store lists the reason
+            return None  # the store reports the reason
         if text is None:
             return None
         parsed = parse_note(name.rpartition("/")[2], text)

@@ -16,9 +16,9 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 
 MAX_ANCHORS = 8
-"""A note that names more files is about none of them in particular."""
+"""A note that names more files is not anchored: it is not about one of them in particular."""
 MIN_CONFIDENCE = 0.3
-"""Below this, a note belongs in the archive."""
+"""Notes with less confidence are archived."""
 _MAX_FILE_BYTES = 1 << 20
 _GIT_TIMEOUT = 3.0
 _DEFAULT_BRANCHES = ("main", "master", "trunk", "develop")
@@ -50,7 +50,7 @@ class Anchors:
         return tuple(anchor.path for anchor in anchors if self._blob(anchor.path) != anchor.blob)
 
     def _blob(self, path: str) -> str:
-        """The git hash of a file's content; empty when it is no regular file, or larger than 1 MiB."""
+        """The git hash of a file's content; empty if it is no regular file, or larger than 1 MiB."""
         place = self._root / path
         if Path(path).is_absolute() or ".." in Path(path).parts:
             return ""
@@ -88,9 +88,9 @@ def default_branch(root: Path) -> str:
 def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
     """The branches of `names` that are merged into the default branch. Blocks.
 
-    A deleted branch counts only where git still shows that it was merged: its last commit (from the reflog of HEAD) or
-    the contents of the files it changed are in it, or a merge commit names it. A branch deleted without a merge
-    does not count: its notes may describe code that was discarded. Nor does one on which nothing was committed yet.
+    A deleted branch counts only if git still shows that it was merged: its last commit (from the reflog of HEAD) or
+    the contents of the files it changed are in `into`, or a merge commit names it. A branch deleted without a merge
+    does not count: its notes may describe code that was discarded. A branch without commits of its own does not count.
     """
     into = default_branch(root)
     wanted = {name for name in names if name and name != into}
@@ -151,8 +151,8 @@ def is_visible(note: Note, branch: str) -> bool:
 def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
     """The confidence in a note at `now`: halved for each half-life since it was last confirmed.
 
-    What the user said does not decay. Nor does a note whose times cannot be read or lie in the future: a wrong
-    clock must not archive notes.
+    Notes that the user said do not decay. Notes whose times cannot be read or are in the future do not decay either: a
+    wrong clock must not archive notes.
     """
     if note.source == "user":
         return note.confidence

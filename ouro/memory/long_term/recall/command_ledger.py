@@ -1,4 +1,4 @@
-"""CommandLedger: which commands passed or failed in a project, from results of the shell; kept without a model."""
+"""CommandLedger: which commands passed or failed in a project, from results of the shell; no model is used."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ouro.utils.runtime import ensure_private_dir, get_command_ledger_dir
 from ouro.utils.text import plural
 
 STOPPED = -1
-"""In place of an exit code: the time limit or a signal ended the command."""
-MAX_TOLD = 3
+"""Used instead of an exit code if the time limit or a signal ended the command."""
+MAX_SENT = 3
 MAX_COMMANDS = 300
-"""Of one project; the oldest are dropped."""
+"""For one project; the oldest commands are dropped."""
 _MAX_OPERANDS, _MAX_LENGTH = 3, 100
 _LOCK_TIMEOUT = 1.0
 _GAP = "…"
@@ -56,7 +56,7 @@ _SUBJECTS = {
     "server": "flask gunicorn uvicorn vite",
     "migrate": "alembic",
 }
-"""What users call the work of these programs, whose names do not say it."""
+"""The words of users for the work of these programs; the program names do not contain them."""
 _NO_SUBJECT = frozenset(
     """
     all bash bin bundle cargo cd deno dev dotnet exec file make node npm npx out poetry python quiet run script src tool
@@ -147,11 +147,11 @@ class CommandLedger(msgspec.Struct, eq=False):
             return {}
 
     def find_relevant(self, text: str) -> dict[str, CommandRecord]:
-        """At most `MAX_TOLD` commands that a message is about and this session did not run; passed ones come first."""
+        """At most `MAX_SENT` commands that a message is about and this session did not run; passed ones come first."""
         asked = _stems(_TYPE_CHECK.sub("typecheck", text.lower())) | ({"test"} if _TASK.search(text.lower()) else set())
         records = {} if not asked or not self.path.exists() else self.records()
         fit = [name for name in reversed(records) if name not in self._own and not asked.isdisjoint(_subjects(name))]
-        best = sorted(fit, key=lambda name: -records[name].passed)[:MAX_TOLD]
+        best = sorted(fit, key=lambda name: -records[name].passed)[:MAX_SENT]
         return {name: records[name] for name in best}
 
 
@@ -173,12 +173,12 @@ def command_mark(name: str) -> str:
 
 
 def normalize_command(text: str) -> str:
-    """The one command of a shell line, without file names and texts; empty if the exit code is not that of one command.
+    """The only command of a shell line, without file names and texts; empty if the exit code is not from one command.
 
     Only words such as options and targets remain, because the line is sent to later sessions: no sentence from outside
     may be sent with it.
     """
-    from ouro.safety import parse_line  # late: a session starts without it
+    from ouro.safety import parse_line  # imported late: a session starts without it
 
     parsed = parse_line(text)
     commands = [command for command in parsed.commands if command.kind == "plain"]

@@ -1,9 +1,10 @@
 """Recall: the notes that are relevant to a message, without a model, or by a model's hypotheses (HyDE).
 
-Without a model a note is relevant by words and vector together, or where it has none by words, weighted by rarity.
+Without a model a note is relevant by its words and its vector together; a note without a vector by its words,
+weighted by rarity.
 
-HyDE is Gao et al. 2022, "Precise Zero-Shot Dense Retrieval without Relevance Labels"; ranks are merged as Cormack,
-Clarke and Büttcher 2009 do it (reciprocal rank fusion, k = 60).
+HyDE: Gao et al. 2022, "Precise Zero-Shot Dense Retrieval without Relevance Labels". Ranks are merged by reciprocal
+rank fusion with k = 60 (Cormack, Clarke and Büttcher 2009).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _OF_BOTH = " Where a repo note contradicts a user note, the repo note holds here
 
 class Situation(msgspec.Struct, frozen=True):
     project: str
-    """The root of the repository; empty when there is none."""
+    """The root of the repository; empty if there is none."""
     branch: str = ""
     merged: Callable[[frozenset[str]], frozenset[str]] = lambda _branches: frozenset()
     """Which of these branches are merged, so that their notes are recalled everywhere; called only when needed."""
@@ -58,13 +59,13 @@ class Situation(msgspec.Struct, frozen=True):
     untrusted: frozenset[tuple[str, str]] = frozenset()
     """Scope and name of each file with unapproved changes."""
     changed: frozenset[tuple[str, str]] = frozenset()
-    """Scope and name of each file that changed after the time as of which memory is used."""
+    """Memory is used as of an earlier time: scope and name of each file that changed after that time."""
 
 
 class Recalled(msgspec.Struct, frozen=True):
     items: tuple[Remembered, ...]
     text: str
-    """Sent with the user's message; empty when nothing is relevant."""
+    """Sent with the user's message; empty if nothing is relevant."""
     way: str
     milliseconds: float
 
@@ -131,7 +132,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return self._select(candidates, situation, "hyde", began)
 
     def find_about_files(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
-        """Select what is sent of these notes about files that were just used: at most `room` tokens."""
+        """Select which of these notes, about files that were just used, are sent: at most `room` tokens."""
         began = time.perf_counter()
         candidates = [_Candidate(note_id, 1 / (RANK + rank), ABOUT_FILE) for rank, note_id in enumerate(note_ids)]
         return self._select(candidates, situation, "touch", began, room)
@@ -223,7 +224,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return [file.note for version in before if (file := self._read_trusted(version, situation))]
 
     def _read_trusted(self, note_id: str, situation: Situation) -> NoteFile | None:
-        """Read a note if its file is approved: one that was planted is not quoted as an earlier version of another."""
+        """Read a note if its file is approved, so that no planted note is quoted as an earlier version."""
         file = self._read_note(note_id)
         return None if file is None or (file.scope, file.name) in situation.untrusted else file
 
@@ -287,7 +288,7 @@ MIN_SHARE = 0.25
 MIN_SHARE_OF_ONE = 0.45
 """The same for a note that has only one word of the message."""
 MIN_SHARE_OF_CODE = 0.9
-"""The same for a note that has only two words of the message, which name things of any program."""
+"""The same for a note that has only two words of the message, if both are words of any program."""
 NEAR_BEST = 0.6
 """Notes with a smaller share of the best score are not relevant."""
 _WEIGHTS = {
@@ -298,10 +299,10 @@ _WEIGHTS = {
 
 From a logistic regression on two sets of notes (`benchmarks.recall_quality --fit`); a third set measures it."""
 _FEW, _USUAL_COSINE = 5, 0.2
-"""The mean cosine behind the first five hits is that of unrelated notes; 0.2 is assumed if there are no more hits."""
+"""Hits after the first five count as unrelated: their mean cosine is the baseline. Without such hits it is 0.2."""
 MAX_SENTENCES = 4
 _MAX_DONE = 20_000
-"""Characters at the end of what was done in a turn."""
+"""Characters that are read at the end of what was done in a turn."""
 _GIST = 400
 """Characters that are searched for at each end of a long message."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
@@ -422,7 +423,7 @@ def _cosine(hit: MemoryHit) -> float:
 
 
 def _says_the_same(asked: frozenset[str], owned: frozenset[str], hit: MemoryHit) -> bool:
-    """Whether a note is relevant, by words, to a message with the stems `asked`; `owned` ones surely name a subject."""
+    """Whether a note is relevant, by words, to a message with the stems `asked`; `owned` stems name a subject."""
     shared = asked & stems(hit.text)
     subjects = shared - (_STEMS_OF_TASKS - owned)
     is_of_code = not subjects - (_STEMS_OF_CODE - owned)

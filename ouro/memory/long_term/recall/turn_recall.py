@@ -42,11 +42,11 @@ HYDE_TIMEOUT = 2.0
 """Seconds for recall with a model; on a timeout the turn begins without notes."""
 LOCAL_TIMEOUT = 1.0
 INDEX_TIMEOUT = 0.6
-"""The part of these for the index to read changed notes: another process may be writing it."""
+"""The part of `LOCAL_TIMEOUT` in which the index reads changed notes: another process may be writing it."""
 VECTOR_TIMEOUT = 0.2
-"""The part of these, after that, for the vector of the message; without it recall uses words only."""
+"""The next part, for the vector of the message; without the vector, recall uses words only."""
 FILL_TIMEOUT = 0.15
-"""The part of these, after that, for the vectors of notes that have none yet."""
+"""The next part, for the vectors of notes that have none yet."""
 FOLLOW_TIMEOUT = 0.4
 """Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
 _WEIGHT_OF_FILE = 0.5
@@ -55,7 +55,7 @@ RESERVED_TOKENS = 2_000
 """Tokens of the model's window for the instructions and the answer."""
 _LOCK_TIMEOUT = 1.0
 _SPAN = 0.1
-"""How much more a note weighs that is always used, and how much less one that never is."""
+"""The weight of a note is raised by this if it is always used, and lowered by this if it is never used."""
 _NO_REPOSITORY = "-"
 """Stands for the project if its memory is off, so that its notes are not found."""
 _MAX_SENTENCE = 300
@@ -121,8 +121,8 @@ class HypothesisModel(msgspec.Struct, frozen=True):
     window: Callable[[], int]
     """Returns its window, in tokens."""
     is_for_auto: bool
-    """Whether `auto` uses hypotheses: an embedding model is configured, and this model is not a small one (only one of
-    four sentences of those is usable)."""
+    """Whether `auto` uses hypotheses: an embedding model is configured, and this model is not a small one (of a small
+    model only one of four sentences is usable)."""
 
 
 class NoteFinder(msgspec.Struct, eq=False, dict=True):
@@ -135,9 +135,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     settings: MemorySettings
     recall_log: RecallLog
     changed: frozenset[tuple[Scope, str]] = frozenset()
-    """Notes that are not recalled: memory is used as of a time before they changed."""
+    """Notes that are not recalled: memory is used as of an earlier time, and they changed after it."""
     _followed: tuple[str, tuple[LoadedScope, ...]] | None = None
-    """The index and the files it was brought up to date with."""
+    """The index, and the files with which it was last updated."""
 
     @property
     def has_notes(self) -> bool:
@@ -150,14 +150,14 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
         made, loaded = self.lookup.search().index.made(), tuple(scope.loaded for scope in self.scopes)
         if self._followed is not None and self._followed[0] == made:
-            pairs = zip(self._followed[1], loaded, strict=True)  # a scope that was read again is another object
+            pairs = zip(self._followed[1], loaded, strict=True)  # a scope that was read again is a new object
             if all(before is now for before, now in pairs):
                 return
         if self.lookup.follow(Sources.of_notes(scope.store for scope in self.scopes), FOLLOW_TIMEOUT):
             self._followed = made, loaded
 
     def embed(self, text: str) -> bool:
-        """Make the vectors of a message; False without vectors, or when the model does not answer."""
+        """Make the vectors of a message; returns False without an embedding model, or if it does not answer."""
         from ouro.memory.index import parse_query
         from ouro.memory.long_term.recall.recall import questions_in
 
@@ -175,7 +175,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return self.recall.graph.anchored_to(inside, self._project) if inside else []
 
     def find_about_files(self, note_ids: Sequence[str], sent: frozenset[str], room: int) -> Recalled:
-        """Select what is sent of these notes: at most `room` tokens. An unchanged file confirms them a little."""
+        """Select which of these notes are sent: at most `room` tokens. An unchanged file counts as half a use."""
         found = self.recall.find_about_files(note_ids, self.situation(sent), room)
         if read := [item for item in found.items if item.state == "loaded"]:
             self._judge(read, {item.id for item in read if "stale" not in item.reason}, _WEIGHT_OF_FILE)
@@ -228,7 +228,7 @@ class TurnRecall(msgspec.Struct, eq=False):
     channel: SessionChannel
     hypotheses: HypothesisModel | None
     commands: CommandLedger | None = None
-    """None where no project has memory here, or by `memory.commands`."""
+    """None if no project has memory here, or `memory.commands` is off."""
     _receipts: dict[int, NotesRecalled] = msgspec.field(default_factory=dict)
     """The receipts of this turn, by the number of the message with which the notes were sent."""
     _unsaved: NotesRecalled | None = None
@@ -275,7 +275,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         return [item for receipt in receipts for item in receipt.items if item.state == "loaded"]
 
     async def recall_for(self, text: str) -> str:
-        """The text to send with a message of the user; empty when nothing is relevant, or recall failed."""
+        """The text to send with a message of the user; empty if nothing is relevant, or recall failed."""
         self._receipts, self._unsaved = {}, None
         found, (commands, block) = await self.find(text, self._sent), await self._commands(text)
         items = (*(found.items if found else ()), *commands)
@@ -367,7 +367,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
-        if has_vector:  # the newest notes may have none yet: in a session with one turn nothing else makes them
+        if has_vector:  # the newest notes may have no vectors: in a session with one turn nothing else makes them
             await asyncio.wait({_begin(self.finder.lookup.fill_notes, FILL_TIMEOUT)}, timeout=FILL_TIMEOUT)
         finder = self.finder
         return await asyncio.to_thread(

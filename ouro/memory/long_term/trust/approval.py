@@ -28,22 +28,22 @@ from ouro.utils.text import cut, escaped, join_names, line_changes
 
 ASKS = "memory.write is `ask`"
 Edits = Sequence[FileEdit]
-"""Of one file, in their order."""
+"""The edits of one file, in their order."""
 _PROPOSALS = "proposals"
 MAX_SOURCES = 5
 KEEP, LEAVE = "keep it", "leave it out"
 _MAX_LINES = 40
 _SUBJECT, _WORDS = 200, 100
-"""Characters of a whole summary, and of what it says about one file."""
+"""Maximum characters of a whole summary, and of its text about one file."""
 MAX_SHOWN = 50
 """Files whose changes an event shows; it counts the others."""
 _ID = 12
-"""Characters of a note id in a line."""
+"""Characters of a note id that are shown in a line."""
 
 
 class MemoryChange(msgspec.Struct, frozen=True):
     edit: FileEdit
-    """From the trusted text."""
+    """The change, starting from the trusted text."""
     state: Literal["trusted", "pending", "refused"]
     """Only trusted text is sent to the model. `refused`: it holds a secret."""
     reason: str = ""
@@ -62,7 +62,7 @@ def decide(
 
     Args:
         asks: the user wants to confirm every change (`memory.write: ask`).
-        is_approved: a tool of the turn ended with exactly this change, and it was approved then.
+        is_approved: after a tool call of the turn exactly this change was in the file, and was approved.
     """
     if kind := finds_secret(f"{edit.name}\n{edit.after or ''}"):
         return MemoryChange(edit, "refused", f"holds a secret ({kind})")
@@ -73,7 +73,7 @@ def decide(
 
 
 def is_trusted_after_tool(edit: FileEdit, provenance: Provenance, finds_secret: FindsSecret, *, is_own: bool) -> bool:
-    """Whether a change is trusted already when a tool ends; else the end of the turn decides.
+    """Whether a change is trusted as soon as a tool ends; otherwise the end of the turn decides.
 
     Args:
         is_own: the file tools of the turn wrote it, or a git command that names the file.
@@ -87,7 +87,7 @@ class TurnChanges:
 
     Args:
         written: name of the file -> the edits made there.
-        others: files in which running turns of other sessions wrote: only the own changes are committed.
+        others: files that running turns of other sessions wrote to: only this turn's changes are committed.
     """
 
     def __init__(self, store: GitMemoryStore, written: Mapping[str, Edits], others: Collection[str]) -> None:
@@ -104,7 +104,7 @@ class TurnChanges:
     def write(self) -> None:
         """Write the changes into the files, with what others wrote there; this approves nothing."""
         files = {name: _apply(edits, self._store.find(name)) or None for name, edits in self._written.items()}
-        self._store.write_beside(files)
+        self._store.write_shared(files)
 
     def commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> list[FileEdit]:
         """Approve and commit net edits, and nothing that others wrote; returns those that are trusted now."""
@@ -123,7 +123,7 @@ class TurnChanges:
             elif heads[edit.name] == accepted[edit.name]:
                 text = _apply(self._written[edit.name], accepted[edit.name])
                 parts[edit.name] = text and _in_order_of(now or "", text)
-            # Else another program committed its change of the file: both are foreign.
+            # If not, another program committed its change of the file: both changes are foreign.
         self._store.commit_parts(parts, whole, subject_of(edits), trailers, approves=True)
         return [edit for edit in edits if edit.name in parts or edit.name in whole]
 
@@ -140,7 +140,7 @@ class TurnChanges:
             name: [FileEdit(edit.name, edit.after, edit.before) for edit in reversed(self._written[name])]
             for name in names
         }
-        self._store.write_beside({name: _apply(edits, self._store.find(name)) for name, edits in without.items()})
+        self._store.write_shared({name: _apply(edits, self._store.find(name)) for name, edits in without.items()})
         committed = {name: _apply(edits, heads[name]) for name, edits in without.items()}
         self._store.commit_parts(committed, (), subject, trailers)
 
@@ -192,7 +192,7 @@ def apply_edit(edit: FileEdit, current: str) -> str:
 
 
 def _apply(edits: Edits, text: str | None) -> str | None:
-    """A text of the file with the edits; what others changed in it stays. None: the file is gone."""
+    """The text of the file with the edits applied; changes of others stay. None: the file is gone."""
     for edit in edits:
         if text == edit.before:
             text = edit.after
@@ -202,7 +202,7 @@ def _apply(edits: Edits, text: str | None) -> str | None:
 
 
 def _in_order_of(file: str, text: str) -> str:
-    """A text with its lines in the order of the file that has them all: else the difference counts as a change."""
+    """A text with its lines in the order of the file that has them all: another order would count as a change."""
     lines, rest = file.splitlines(), iter(file.splitlines())
     left = Counter(text.splitlines())
     if all(line in rest for line in text.splitlines()) or not left <= Counter(lines):
@@ -233,17 +233,17 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Proposals:
-    """Those of one scope that are not in the files. Everything blocks: use from a thread."""
+    """The pending changes of one scope that are not in the files. Everything blocks: use from a thread."""
 
     def __init__(self, history: GitRepository) -> None:
         self._history = history
 
     def list(self) -> tuple[Proposal, ...]:
-        """Oldest first; what cannot be read is left out, and stays."""
+        """The proposals, oldest first. Unreadable ones are left out, but stay on disk."""
         return tuple(found for found in map(_read, self._stored()) if found)
 
     def add(self, proposal: Proposal) -> None:
-        """Store one; it is on disk when this returns. The same change is stored once."""
+        """Store a proposal; it is on disk when this returns. The same change is stored only once."""
         with self._history.alone():
             added = [*self._without(proposal.id), msgspec.Raw(msgspec.json.encode(proposal))]
             self._history.save_state(_PROPOSALS, added)
@@ -253,11 +253,11 @@ class Proposals:
             self._history.save_state(_PROPOSALS, self._without(proposal_id))
 
     def _stored(self) -> tuple[msgspec.Raw, ...]:
-        """Each as it is in the file; none where the file is damaged."""
+        """The proposals as they are in the file; none if the file is damaged."""
         return self._history.load_state(_PROPOSALS, tuple[msgspec.Raw, ...])
 
     def _without(self, proposal_id: str) -> Sequence[msgspec.Raw]:
-        """All but that one. A damaged file is renamed: what is pending in it is not lost."""
+        """All proposals except that one. A damaged file is renamed, so that the pending changes in it are not lost."""
         stored = self._stored()
         if not stored and len(self._history.read_record(_PROPOSALS)) > len("[]"):
             path = self._history.own_dir / _PROPOSALS
@@ -267,7 +267,7 @@ class Proposals:
 
 
 def _read(raw: msgspec.Raw) -> Proposal | None:
-    """None where it is damaged, or a newer ouro wrote it."""
+    """None if it is damaged, or a newer version of ouro wrote it."""
     try:
         return msgspec.json.decode(raw, type=Proposal)
     except msgspec.DecodeError as error:
@@ -278,7 +278,7 @@ def _read(raw: msgspec.Raw) -> Proposal | None:
 def make_proposal(
     scope: Scope, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], turn: TurnRef
 ) -> Proposal:
-    """A change that the agent or a model made; of what came from outside by then the latest are named."""
+    """A proposal for a change of the agent or a model; it names the latest of the sources that came from outside."""
     found_id = _short_hash(scope, *(f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits))[:6]
     named = tuple(dict.fromkeys(sources))[-MAX_SOURCES:]
     at, client = timestamp(), turn.client
@@ -286,7 +286,7 @@ def make_proposal(
 
 
 def outside_id(scope: Scope, blobs: Mapping[str, str]) -> str:
-    """The id of changes in the files, by name and blob: known without reading them."""
+    """The id of changes in the files, made from names and blobs: no file is read."""
     return _short_hash(scope, *map("\0".join, blobs.items()))[:6]
 
 
@@ -329,7 +329,7 @@ def _changed(edit: FileEdit, *, named: bool) -> list[str]:
 
 def subject_of(edits: Iterable[FileEdit]) -> str:
     """The edits in one line: `preferences.md: + Answer in German`."""
-    first = islice(edits, _SUBJECT // len("a.md: -"))  # no more of them can be seen
+    first = islice(edits, _SUBJECT // len("a.md: -"))  # more would not be visible
     return cut("; ".join(map(_summary, first)), _SUBJECT) or "Nothing"
 
 
@@ -379,7 +379,7 @@ def _summary(edit: FileEdit) -> str:
 
 
 def _without_front_matter(edit: FileEdit) -> FileEdit:
-    """A note by its text, unless only its front matter has changed."""
+    """The text of a note without its front matter; the whole file if only the front matter has changed."""
     if not is_note_name(edit.name.rpartition("/")[2]):
         return edit
     texts = (edit.before, edit.after)

@@ -1,8 +1,9 @@
 """Provenance: checks without a model whether text written into memory is in the user's own words (M1).
 
-While nothing from outside has come into the transcript, what the agent writes is trusted. From then on (a tool result,
-a long paste, a summary) a line is trusted only where all its words are in one message of the user; anything else is
-pending. A file that the turn did not write is foreign, whatever is in it (M3). See docs/memory.md.
+As long as nothing from outside is in the transcript, what the agent writes is trusted. After the first text from
+outside (a tool result, a long paste, a summary) a line is trusted only if all its words are in one message of the
+user; anything else is pending. A file that the turn did not write is foreign, with any content (M3). See
+docs/memory.md.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ouro.utils.text import line_changes
 OWN_LINE = "I ran this in a shell:"
 """Starts a message with the output of the user's shell line: those words come from a program."""
 MAX_OWN_WORDS = 1_000
-"""Characters: a longer message counts as pasted material, not as the user's own words."""
+"""A message with more characters counts as pasted material, not as the user's own words."""
 _FILE_TOOLS = {"read", "write", "edit", "apply_patch"}
 _HARMLESS = {"todo", "ask_user"}
 _READING = {"read", "grep", "glob", "memory_search"}
@@ -33,7 +34,7 @@ _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUM
 _COMMITS = late_pattern(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
 _PATCHED = late_pattern(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 _INSERTED = late_pattern(r'^<(command|resource|summary) name="([^"]*)"', re.MULTILINE)
-"""A custom command, a resource of a server, the summary of another session: the text is from a file, server, model."""
+"""A custom command, a server's resource, the summary of another session: text from a file, a server or a model."""
 _SENTENCE_END = late_pattern(r"(?<=[.!?;])\s+|\n")
 _WORD = late_pattern(r"[^\W_]+")
 _NO_BLANKS = late_pattern(r"[\u0e00-\u0eff\u2e80-\uffdc]")
@@ -48,11 +49,11 @@ _SMALL = {
     "t", "that", "the", "their", "them", "then", "they", "this", "to", "us", "use", "user", "users", "uses", "using",
     "want", "wants", "wanted", "was", "we", "were", "will", "with", "would", "you", "your", "always", "person",
 }  # fmt: skip
-"""Words without a meaning of their own, and those with which a memory begins."""
+"""Words without a meaning of their own, and words with which statements to remember begin."""
 
 
 Sentence = tuple[frozenset[str], bool]
-"""Its content words, and whether one negates them."""
+"""The content words of a sentence, and whether it negates them."""
 
 
 class Provenance:
@@ -78,7 +79,7 @@ class Provenance:
         self._cwd = cwd
         earlier = () if is_whole else ("what came earlier",)
         self.sources = (*earlier, *_sources(messages, self._is_trusted))
-        """What came into the transcript from outside, the latest last, as it is shown to the user."""
+        """The sources from outside in the transcript, as they are shown to the user; the latest is last."""
         own = (_SENTENCE_END.split(message.text) for message in messages if _is_own(message))
         self._messages = [list(map(_content, sentences)) for sentences in own]
         turn = _last_turn(messages)
@@ -87,7 +88,7 @@ class Provenance:
             call.name in _FILE_TOOLS or (call.name == "shell" and is_confined(call.id)) or self._is_trusted(call)
             for call in self._calls
         )
-        """What the calls of this turn wrote into memory is known: file tools record it."""
+        """Whether everything that the calls of this turn wrote into memory is known: file tools record their writes."""
 
     def reason_to_confirm(self, before: str, after: str) -> str:
         """The reason why the user has to confirm a change of a memory file; empty if it is trusted."""
@@ -189,7 +190,7 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
         for part in message.parts_of(Context):
             yield from (f"the {kind} {name}" for kind, name in _INSERTED.findall(part.text))
         for reply in message.parts_of(ToolReply):
-            call = calls.pop(reply.call_id, None)  # ids may come again
+            call = calls.pop(reply.call_id, None)  # call ids may be repeated
             if call is None or not trusts(call):
                 yield _named(call) if call is not None else reply.name
         if not message.cut:
@@ -199,9 +200,9 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
 
 
 def _names_git_state(text: str) -> bool:
-    """Whether an environment block holds words of others about git.
+    """Whether an environment block holds text about git that others wrote.
 
-    A branch of up to three words says nothing. Blocks of earlier versions had file names and commit subjects.
+    A branch name of up to three words does not count. Blocks of earlier versions had file names and commit subjects.
     """
     if "\nGit state at this moment:" in text:
         return True
@@ -216,7 +217,7 @@ def _named(call: ToolCall) -> str:
 
 
 def _content(text: str) -> Sentence:
-    """The content words, and whether one negates them; in scripts without blanks each character is a word."""
+    """The content words, and whether the text negates them; in scripts without blanks each character is a word."""
     plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
     found = {piece for word in _WORD.findall(plain) for piece in ([*word] if _NO_BLANKS.search(word) else [word])}
     return frozenset(found - _SMALL - _NEGATIONS), bool(found & _NEGATIONS)

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.repository import GitRepository
 
 TURNS = "turns"
-"""The folder of the marks, beside the states of the memories."""
+"""The folder of the marks, next to the state folders of the memories."""
 _WRITES = "writes"
 PATIENCE = 15.0
-"""Seconds that a turn waits for the commit of another ouro: what is written beside it would be approved with it."""
+"""Seconds that a turn waits for the commit of another ouro, which would approve a write made at the same time."""
 
 
 class TurnMarks(msgspec.Struct, frozen=True):
-    """A small file for each turn that runs. Those of a killed ouro stay until memory was read."""
+    """A small file for each running turn. The files of a killed ouro stay until memory is read."""
 
     folder: Path
-    """Of all sessions."""
+    """The folder of the marks of all sessions."""
     session: str
     has_jobs: Callable[[], bool] = lambda: False
     """Whether a background job that the agent started is running."""
@@ -35,7 +35,7 @@ class TurnMarks(msgspec.Struct, frozen=True):
     """Whether the command of a call could not write into memory."""
 
     def begin(self) -> None:
-        with suppress(OSError):  # without it the user is asked more often, nothing else
+        with suppress(OSError):  # the only effect of an error is that the user is asked more often
             ensure_private_dir(self.folder)
             (self.folder / self.session).write_text(str(os.getpid()))
 
@@ -58,7 +58,7 @@ class TurnMarks(msgspec.Struct, frozen=True):
 
 
 def is_turn_running(folder: Path, session: str) -> bool:
-    """Whether a session runs a turn now, in a process that lives."""
+    """Whether a session runs a turn now, in a living process."""
     try:
         pid = (folder / session).read_text()
     except (OSError, UnicodeDecodeError):
@@ -80,9 +80,9 @@ class ToolWrites:
 
     @contextmanager
     def recording(self, session: str, edit: FileEdit) -> Iterator[None]:
-        """Record a write that is done inside. No record if it fails.
+        """Record a write that happens inside this context; if it fails, the record is removed.
 
-        Meanwhile no other ouro changes this memory. Raises OSError where one does so for `PATIENCE`.
+        Meanwhile no other ouro changes this memory. Raises OSError if another one holds the lock for `PATIENCE`.
         """
         with ExitStack() as held:
             try:
@@ -93,7 +93,7 @@ class ToolWrites:
             before = self._stored()
             last = next((write for write in reversed(before) if write.edit.name == edit.name), None)
             new = ToolWrite(session, edit)
-            if last and last.session == session and last.edit.after == edit.before:  # one record for a growing text
+            if last and last.session == session and last.edit.after == edit.before:  # one record for a text that grows
                 new = ToolWrite(session, FileEdit(edit.name, last.edit.before, edit.after))
             left = (write for write in before if write is not last or new.edit is edit)
             self._repository.save_state(_WRITES, (*left, new))
@@ -112,7 +112,7 @@ class ToolWrites:
         return found
 
     def of_others(self, session: str = "") -> list[FileEdit]:
-        """What turns of other sessions wrote that still run: they will decide about these files."""
+        """The writes of turns of other sessions that still run: those turns will decide about these files."""
         others = [write for write in self._stored() if write.session != session]
         running = {name for name in {write.session for write in others} if is_turn_running(self._turns, name)}
         return [write.edit for write in others if write.session in running]
@@ -121,7 +121,7 @@ class ToolWrites:
         return frozenset(edit.name for edit in self.of_others(session))
 
     def end(self, session: str = "") -> None:
-        """Drop the records of a session, and of those that do not run."""
+        """Drop the records of a session, and of sessions that run no turn."""
         stored = self._stored()
         others = (write for write in stored if write.session != session)
         left = [write for write in others if is_turn_running(self._turns, write.session)]
