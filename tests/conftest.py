@@ -65,7 +65,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on litellm come first: one worker runs them, and imports it once."""
+    """Run tests with litellm first: one worker runs them, and imports it once."""
     items.sort(key=lambda item: "litellm-" not in item.name)
 
 
@@ -116,7 +116,7 @@ def git_template(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory, monkeypatch, git_template) -> Path:
-    """A home that is empty."""
+    """An empty home folder."""
     folder = tmp_path_factory.getbasetemp() / f"home{next(_numbers)}"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(folder))
@@ -238,7 +238,7 @@ def only_loopback():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_rest():
+def no_delays():
     """Retry a failing model without a wait, and show open points of the last session without a delay.
 
     The process that makes vectors of the transcript 5 s after a turn does not run.
@@ -305,7 +305,7 @@ def litellm_kept():
 
 @pytest.fixture(params=["openai", "anthropic", "litellm-openai", "litellm-anthropic"])
 def wire(request, model_server):
-    """Each way to a model, connected to the model server; see fakes.wires."""
+    """Each wire, connected to the model server; see fakes.wires."""
     from fakes.wires import Wire
 
     if request.param.startswith("litellm"):

@@ -1,9 +1,9 @@
 """A fuzzer of the shell judge against bash: `python -m tests.fuzz_judge --seconds 600 --seed 7`.
 
-Random lines are judged in mode `ask`. Each line that is allowed unasked is run by bash, without ouro's sandbox, in a
-scratch folder. It fails if a file changes, if a program leaves its mark that no allowed line may start, or if
-something outside of the workspace is opened. A failing line is shortened and printed. The lines of
-`fixtures/shell_lines_with_effect.txt` are run first: each is to have an effect.
+Random lines are judged in mode `ask`. Each line that is allowed without a question is run by bash, without ouro's
+sandbox, in a scratch folder. It fails if a file changes, if a program that no allowed line may start creates its mark,
+or if something outside of the workspace is opened. A failing line is shortened and printed. The lines of
+`fixtures/shell_lines_with_effect.txt` are run first: each must have an effect.
 """
 
 from __future__ import annotations

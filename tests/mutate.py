@@ -1,6 +1,6 @@
 """Removes the defences of docs/threats.md one by one, and expects a failing test: `python -m tests.mutate [CODE …]`.
 
-It works on a copy of the tree. A defence whose removal no test notices is a failure, and so is an entry whose text is
+It works on a copy of the tree. A defence whose removal no test detects is a failure, and so is an entry whose text is
 not in its file exactly once.
 """
 
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 PROJECT = Path(__file__).parents[1]
 _LIMIT = 150
-"""The minimum of seconds for the tests of one defence; a test that hangs without it has also noticed."""
+"""The minimum of seconds for the tests of one defence; a test that hangs without it has detected its removal."""
 _MAX_SLOWER = 10
 """For loaded machines: tests hang if they take this many times as long as with all defences."""
 
@@ -373,7 +373,7 @@ DEFENCES = (
     Defence("K3", "ouro/llm/litellm_worker.py", 'os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"', "pass",
             "test_k3_litellm_import.py"),
     Defence("K4", "pyproject.toml", '"litellm==', '"litellm>=', "test_k4_locked_packages.py"),
-    # what the campaign and the afternoon found
+    # found by the crash campaign and the destructive afternoon
     Defence("M5", f"{MEMORY}/trust/running_turns.py", "held.enter_context(self._repository.alone(timeout=PATIENCE))",
             "pass", "test_m5_side_by_side.py -k recorded_before"),
     Defence("M5", f"{MEMORY}/trust/running_turns.py", "(*left, new))\n", "())\n",
@@ -426,7 +426,7 @@ DEFENCES = (
 
 
 def stale(project: Path = PROJECT) -> Iterator[str]:
-    """Why entries of the table do not fit the tree any more."""
+    """Why entries of the table no longer match the tree."""
     for defence in DEFENCES:
         count = (project / defence.file).read_text().count(defence.old)
         if count != 1:
@@ -458,7 +458,7 @@ class Copy:
                 (self.folder / name).write_bytes((PROJECT / name).read_bytes())
         venv.create(self.folder / ".venv", symlinks=True)
         ripgrep = Path(sys.executable).with_name("rg")
-        if ripgrep.exists():  # ouro looks for it beside Python first
+        if ripgrep.exists():  # next to Python, where ouro looks first
             (self.folder / ".venv" / "bin" / "rg").symlink_to(ripgrep)
         (packages,) = (self.folder / ".venv").glob("lib/python*/site-packages")
         own = [path for path in sys.path if path.endswith("site-packages")]
@@ -484,7 +484,7 @@ class Copy:
         if process.returncode > 1:
             raise RuntimeError(output[-2000:])
         failed = re.search(r"^(?:FAILED|ERROR) [\w./]*/(\S+)", output, re.MULTILINE)
-        # A negative code: without the defence it used all memory.
+        # A negative exit code: without the defence it used all memory.
         return (failed[1][:90] if failed else f"exit code {process.returncode}") if process.returncode else ""
 
     def run_without(self, defence: Defence, limit: float) -> str:

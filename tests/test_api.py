@@ -1,4 +1,4 @@
-"""The Python API: the examples of docs/api.md, and what they do not show."""
+"""The Python API: the examples of docs/api.md, and more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags, and the end of the process: exit handlers run, output is written, without Python's module clean-up."""
+"""Flags, and the end of the process: exit handlers run and output is written, without Python's module clean-up."""
 
 import subprocess
 import sys

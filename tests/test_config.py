@@ -225,7 +225,7 @@ def test_a_setting_that_a_variable_sets_is_not_saved(home, monkeypatch):
     monkeypatch.setenv("OURO_TUI_THEME", "light")
     with pytest.raises(ConfigError, match="OURO_TUI_THEME"):
         save_setting("tui.theme", "dark")
-    monkeypatch.setenv("OURO_PERMISSIONS_ALLOW", "edit")  # rules add up
+    monkeypatch.setenv("OURO_PERMISSIONS_ALLOW", "edit")  # lists of rules are joined
     save_setting("permissions.allow", ("write",))
     assert load_settings().permissions.allow == ("write", "edit")
 
@@ -265,11 +265,11 @@ def test_settings_of_a_program_are_checked(path, value, message):
 
 
 def test_every_setting_is_read_somewhere():
-    """`shell.timeout_seconds` once had no reader."""
+    """The setting `shell.timeout_seconds` once was not read anywhere."""
     root = Path(__file__).parents[1] / "ouro"
     skipped = {root / "settings.py", root / "config.py"}
     text = "\n".join(path.read_text() for path in root.rglob("*.py") if path not in skipped)
-    whole = {"compaction", "limits"}  # passed on as a whole section
+    whole = {"compaction", "limits"}  # the whole section is passed on
     names = [name.split(".") for name in explain_settings(settings_by_place()) if name.partition(".")[0] not in whole]
     readers = {(*section, leaf): rf"\b(settings|{'|'.join(section[-1:])})\.{leaf}\b" for *section, leaf in names}
     assert [".".join(name) for name, pattern in readers.items() if not re.search(pattern, text)] == []

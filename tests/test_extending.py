@@ -32,7 +32,7 @@ async def main():
     print("word_count" in [tool.name for tool in model.requests[0].tools])
     await session.close()
     front_end = FakeFrontEnd()
-    print(await dispatch(front_end, "/where"), front_end.said)
+    print(await dispatch(front_end, "/where"), front_end.lines)
     await dispatch(front_end, "/help where")
     print(front_end.shown)
 
@@ -41,8 +41,8 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def extended(tmp_path) -> Path:
-    """A copy of the package with the tool and the command of the page."""
+def extended_package(tmp_path) -> Path:
+    """A copy of the package with the tool and the command of docs/extending.md."""
     copy = tmp_path / "copy"
     shutil.copytree(ROOT / "ouro", copy / "ouro", ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "ouro" / "tools" / "word_count.py").write_text(TOOL)
@@ -68,7 +68,7 @@ def _insert(path: Path, after: str, line: str) -> None:
     path.write_text(text.replace(after, after + line))
 
 
-def test_the_tool_and_the_command_of_the_page_work(extended, tmp_path):
+def test_the_tool_and_the_command_of_the_page_work(extended_package, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     (work / "text.md").write_text("four words are here\n")
@@ -76,7 +76,7 @@ def test_the_tool_and_the_command_of_the_page_work(extended, tmp_path):
         [sys.executable, "-c", USE_BOTH],
         cwd=work,
         env={
-            "PYTHONPATH": f"{extended}:{ROOT / 'tests'}",
+            "PYTHONPATH": f"{extended_package}:{ROOT / 'tests'}",
             "OURO_HOME": str(tmp_path / "home"),
             "PATH": "/usr/bin:/bin",
         },

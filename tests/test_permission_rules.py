@@ -1,4 +1,4 @@
-"""/permissions and `ouro permissions`: every rule with its source and its last use, added and revoked."""
+"""/permissions and `ouro permissions`: each rule with its source and its last use, added and removed."""
 
 import json
 import re
@@ -53,7 +53,7 @@ async def test_a_rule_of_each_source_can_be_revoked(front_end):
     assert ("shell(make *)" in text, "shell(tox *)" in text, "# mine" in text) == (False, True, True)
     assert RuleStore(get_permissions_path(), front_end.session.cwd).load() == ()
     await dispatch(front_end, "/permissions revoke shell(nothing)")
-    assert front_end.said[-1][0] == "error"
+    assert front_end.lines[-1][0] == "error"
 
 
 async def test_a_rule_of_a_variable_is_named_and_stays_out_of_the_file(front_end, monkeypatch):
@@ -62,8 +62,8 @@ async def test_a_rule_of_a_variable_is_named_and_stays_out_of_the_file(front_end
     row = next(row for row in front_end.shown[0].splitlines() if "`edit`" in row)
     assert "OURO_PERMISSIONS_ALLOW" in row.replace("\\", "")
     await dispatch(front_end, "/permissions revoke edit")
-    assert front_end.said[-1][0] == "error"
-    assert "OURO_PERMISSIONS_ALLOW" in front_end.said[-1][1]
+    assert front_end.lines[-1][0] == "error"
+    assert "OURO_PERMISSIONS_ALLOW" in front_end.lines[-1][1]
     await dispatch(front_end, "/permissions revoke shell(make *)")
     assert "allow: [shell(tox *)]" in get_config_path().read_text()
 
@@ -86,7 +86,7 @@ async def test_a_rule_is_picked_from_the_list(front_end, argument):
 @pytest.mark.parametrize("word", ["allow", "deny"])
 async def test_a_rule_that_is_missing_is_asked_for(front_end, word):
     await dispatch(front_end, f"/permissions {word}")
-    assert front_end.said[-1][1] == f"/permissions {word} needs RULE.\nSee `/permissions {word} shell(make *)`."
+    assert front_end.lines[-1][1] == f"/permissions {word} needs RULE.\nSee `/permissions {word} shell(make *)`."
 
 
 async def test_a_rule_applies_immediately_and_in_the_next_session(front_end):
@@ -96,14 +96,14 @@ async def test_a_rule_applies_immediately_and_in_the_next_session(front_end):
     saved = RuleStore(get_permissions_path(), front_end.session.cwd)
     assert saved.load("deny") == ("shell(git push *)",)
     await dispatch(front_end, "/permissions deny write(x), Bash(rm *)")
-    assert "`Bash` in the rule `Bash(rm *)` is not a tool of ouro" in str(front_end.said[-1])
+    assert "`Bash` in the rule `Bash(rm *)` is not a tool of ouro" in str(front_end.lines[-1])
     assert saved.load("deny") == ("shell(git push *)",)
     assert saved.load() == ("shell(git push *)", "shell(npm test *)")
 
 
 async def test_the_error_of_an_unknown_rule_names_the_command_that_lists_rules(front_end):
     await dispatch(front_end, "/permissions revoke shell(nothing)")
-    (hint,) = re.findall("See `(.*)`", front_end.said[-1][1])
+    (hint,) = re.findall("See `(.*)`", front_end.lines[-1][1])
     await dispatch(front_end, hint)
     assert (hint, "shell(tox *)" in front_end.shown[-1], front_end.asked) == ("/permissions list", True, [])
 

@@ -1,4 +1,4 @@
-"""A conversation that outgrows its window goes on: summed up, kept word for word where it matters, with a receipt."""
+"""A transcript that exceeds the window is compacted: a summary, important messages word for word, a receipt."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LookArgs(msgspec.Struct):
 
 
 class Look(Tool[LookArgs]):
-    """Shows so many characters."""
+    """Output `size` characters."""
 
     name = "look"
     effect = Effect.NONE
@@ -66,7 +66,7 @@ class Look(Tool[LookArgs]):
 
 
 def says(text="", *calls):
-    """A reply with the usage that a provider would tell."""
+    """A reply with the usage that a provider would report."""
 
     def step(messages):
         return ScriptedReply(
@@ -80,8 +80,8 @@ def is_asked_for_summary(messages) -> bool:
     return any("Write a summary that replaces it" in part.text for part in messages[-1].parts_of(Context))
 
 
-def sums_up(*steps, summary=SUMMARY):
-    """Steps that answer whenever a summary is asked for, too."""
+def steps_with_summary(*steps, summary=SUMMARY):
+    """Steps of a script that also answers each request for a summary."""
     left = iter(steps)
 
     def step(messages):
@@ -110,7 +110,7 @@ class World:
         agent = make_agent(self.memory, self.runner, models, compactor=self.compactor(*models, **more))
         return [event async for event in turn_of(agent, text)]
 
-    async def filled(self, rounds=6, size=3_600):
+    async def fill(self, rounds=6, size=3_600):
         """A conversation of about `rounds` thousand tokens."""
         await self.memory.add(user("Never push. Use tabs."))
         for number in range(rounds):
@@ -122,7 +122,7 @@ class World:
     async def compact(self, *models, focus="", **more):
         return await stream_events(lambda emit: self.compactor(*models, **more).compact(focus, emit))
 
-    async def resumed(self):
+    async def reopen(self):
         await self.memory.close()
         again = await MemoryManager.resume(self.store, self.memory.session_id, project="/p")
         await again.pager.loaded()
@@ -143,8 +143,8 @@ def texts(messages):
 
 
 async def test_a_full_window_is_compacted_before_the_next_call_and_the_receipt_is_told(world):
-    await world.filled()
-    model = ScriptedModel(sums_up(says("Done.")), spec=SMALL)
+    await world.fill()
+    model = ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL)
     seen = await world.turn("go on", model)
     [receipt] = of(Compacted, seen)
     assert receipt.after < receipt.before * 0.5
@@ -160,15 +160,15 @@ async def test_a_full_window_is_compacted_before_the_next_call_and_the_receipt_i
 
 
 async def test_the_status_is_right_at_once_and_again_when_the_provider_has_spoken(world):
-    await world.filled()
-    seen = await world.turn("go on", ScriptedModel(sums_up(says("Done.")), spec=SMALL))
+    await world.fill()
+    seen = await world.turn("go on", ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL))
     [receipt], [early, late] = of(Compacted, seen), of(UsageUpdated, seen)
     assert early.context == receipt.after
     assert abs(late.context - early.context) < 200
 
 
 async def test_the_request_for_a_summary_begins_with_the_very_conversation(world):
-    await world.filled(rounds=4)
+    await world.fill(rounds=4)
     model = ScriptedModel([says("Fine."), says(SUMMARY)], spec=SMALL)
     await world.turn("look", model)
     await world.compact(model, focus="the tabs")
@@ -181,7 +181,7 @@ async def test_the_request_for_a_summary_begins_with_the_very_conversation(world
 
 async def test_a_turn_that_fills_the_window_by_itself_is_compacted_between_its_calls(world):
     steps = [says("", call("look", size=9_000 + number)) for number in range(6)]
-    model = ScriptedModel(sums_up(*steps, says("Done.")), spec=SMALL)
+    model = ScriptedModel(steps_with_summary(*steps, says("Done.")), spec=SMALL)
     seen = await world.turn("Never push. Look everywhere.", model)
     assert seen[-1] == TurnFinished("answered")
     assert len(of(Compacted, seen)) >= 2
@@ -194,17 +194,17 @@ async def test_a_turn_that_fills_the_window_by_itself_is_compacted_between_its_c
 
 
 async def test_the_same_request_goes_out_before_and_after_a_resume(world):
-    await world.filled()
-    await world.turn("go on", ScriptedModel(sums_up(says("Done.")), spec=SMALL))
+    await world.fill()
+    await world.turn("go on", ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL))
     await world.memory.record(PinRecord(1, world.memory.now()))
     sent, tokens, usage = world.memory.context(), world.memory.tokens, world.memory.usage
-    again = await world.resumed()
+    again = await world.reopen()
     assert (again.context(), again.tokens, again.usage) == (sent, tokens, usage)
 
 
 async def test_what_the_summary_cost_is_the_session_s(world):
-    await world.filled()
-    await world.turn("go on", ScriptedModel(sums_up(says("Done.")), spec=SMALL))
+    await world.fill()
+    await world.turn("go on", ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL))
     [record] = [
         each
         for each in (await world.store.load_session(world.memory.session_id, read_only=True)).records
@@ -215,7 +215,7 @@ async def test_what_the_summary_cost_is_the_session_s(world):
 
 
 async def test_the_plan_the_files_and_long_messages_go_into_the_summary(world):
-    await world.filled()
+    await world.fill()
     await world.memory.add(user("LOG " + "l" * 9_000 + " END"))
     await world.memory.add(assistant("I see."))
     model = ScriptedModel([says(SUMMARY)] * 9, spec=SMALL)
@@ -226,7 +226,7 @@ async def test_the_plan_the_files_and_long_messages_go_into_the_summary(world):
 
 
 async def test_the_user_s_wish_and_pins_are_minded(world):
-    await world.filled()
+    await world.fill()
     await world.memory.record(PinRecord(14, world.memory.now()))
     await world.memory.add(user("and"))
     await world.memory.add(assistant("Yes."))
@@ -246,7 +246,7 @@ async def test_there_is_nothing_to_compact_at_the_start(world):
 
 
 async def test_two_in_a_row_carry_the_first_summary_on_and_do_no_harm(world):
-    await world.filled()
+    await world.fill()
     model = ScriptedModel([says(SUMMARY), says("Fine."), says("## Goal\nBoth.")], spec=SMALL)
     await world.compact(model)
     first = world.memory.context()
@@ -274,7 +274,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_without_a_summary_old_outputs_are_dropped_instead_and_the_turn_goes_on(world, failure):
-    await world.filled()
+    await world.fill()
     writer = ScriptedModel(FAILURES[failure] * 9, spec=ModelSpec("writer", window=8_192))
     model = ScriptedModel([says("Done."), says("More.")], spec=SMALL)
     seen = await world.turn("go on", model, summarisers=[writer])
@@ -287,12 +287,12 @@ async def test_without_a_summary_old_outputs_are_dropped_instead_and_the_turn_go
     asked = len(writer.requests)
     await world.turn("and", model, summarisers=[writer])
     assert len(writer.requests) == asked, "it is not asked again at once"
-    again = await world.resumed()
+    again = await world.reopen()
     assert again.context() == world.memory.context()
 
 
 async def test_a_summary_that_is_far_too_long_is_cut(world):
-    await world.filled()
+    await world.fill()
     model = ScriptedModel([ScriptedReply("## Goal\n" + "line\n" * 100_000)], spec=SMALL)
     [receipt] = of(Compacted, await world.compact(model))
     assert receipt.after < receipt.before
@@ -315,7 +315,7 @@ async def test_a_summary_that_would_not_make_it_smaller_is_not_taken_and_its_cos
 
 
 async def test_a_model_of_its_own_with_a_smaller_window_sums_up_in_steps(world):
-    await world.filled(rounds=20)
+    await world.fill(rounds=20)
     writer = ScriptedModel(
         [says(f"## Goal\nPart {number}.") for number in range(1, 99)], spec=ModelSpec("writer", window=8_192)
     )
@@ -333,7 +333,7 @@ async def test_a_model_of_its_own_with_a_smaller_window_sums_up_in_steps(world):
 async def test_a_change_to_a_model_with_a_smaller_window_is_survived(world):
     large = ScriptedModel([says("", call("look", size=90_000)), says("Done.")], spec=ModelSpec("large", window=200_000))
     await world.turn("Never push.", large)
-    small = ScriptedModel(sums_up(says("Fine.")), spec=SMALL)
+    small = ScriptedModel(steps_with_summary(says("Fine.")), spec=SMALL)
     seen = await world.turn("go on", small)
     assert len(of(Compacted, seen)) == 1
     assert seen[-1] == TurnFinished("answered")
@@ -342,7 +342,7 @@ async def test_a_change_to_a_model_with_a_smaller_window_is_survived(world):
 
 
 async def test_where_it_may_not_happen_by_itself_it_does_not_and_a_full_window_drops_outputs(world):
-    await world.filled()
+    await world.fill()
     model = ScriptedModel([ContextTooLong("Too long."), says("Done.")], spec=SMALL)
     seen = await world.turn("go on", model, settings=CompactionSettings(auto=False))
     [receipt] = of(Compacted, seen)
@@ -357,14 +357,14 @@ async def test_pictures_are_counted_and_given_up_with_the_outputs_that_hold_them
     for number in range(5):
         await world.memory.add(assistant("", ToolCall(f"p{number}", "look", {})))
         await world.memory.add(tool(ToolReply(f"p{number}", "look", "seen", images=(picture,))))
-    model = ScriptedModel(sums_up(says("Done.")), spec=SMALL)
+    model = ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL)
     seen = await world.turn("go on", model)
     assert len(of(Compacted, seen)) == 1
     assert model.requests[-1].messages[1] == Message("user", (Text("Look."), picture))
 
 
 async def test_esc_while_it_is_summed_up_leaves_everything_as_it_was(world):
-    await world.filled()
+    await world.fill()
     holding = asyncio.Event()
     model = ScriptedModel([ScriptedReply(SUMMARY, hold=holding.wait)], spec=SMALL)
     before, usage = world.memory.context(), world.memory.usage
@@ -388,7 +388,7 @@ async def test_a_compaction_that_cannot_be_saved_holds_and_is_said(tmp_path):
                 raise SaveFailed("The disk is full.")
             await super().save_memory(session_id, change)
 
-    world = await World(tmp_path, FullDisk()).filled()
+    world = await World(tmp_path, FullDisk()).fill()
     seen = await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL))
     assert len(of(Compacted, seen)) == 1
     assert Notice("The disk is full.", "error") in seen
@@ -396,7 +396,7 @@ async def test_a_compaction_that_cannot_be_saved_holds_and_is_said(tmp_path):
 
 
 async def test_thinking_and_calls_of_the_part_that_stays_are_as_they_were(world):
-    await world.filled()
+    await world.fill()
     thought = Message("assistant", (Thinking("hm", "seal"), ToolCall("t", "look", {})), Usage(9_000, output=9), "small")
     await world.memory.add(thought)
     await world.memory.add(tool(ToolReply("t", "look", "fresh")))
@@ -421,8 +421,8 @@ async def test_where_it_fails_and_nothing_can_be_dropped_it_is_tried_again_only_
 LONG = "Why is this slow?\n" + "x" * 9_000
 
 
-async def admitted(world, answer, text=LONG, spec=SMALL):
-    """What happens before a long message is sent, and the question that was asked."""
+async def send_long_message(world, answer, text=LONG, spec=SMALL):
+    """Send a long message; returns the events and the model. `world.asked` gets the questions."""
     asked = []
 
     async def ask_user(question, _emit):
@@ -430,7 +430,7 @@ async def admitted(world, answer, text=LONG, spec=SMALL):
         return Reply((answer,) if answer else ())
 
     world.runner = msgspec.structs.replace(world.runner, ask_user=ask_user)
-    model = ScriptedModel(sums_up(says("Done.")), spec=spec)
+    model = ScriptedModel(steps_with_summary(says("Done.")), spec=spec)
     agent = make_agent(world.memory, world.runner, [model], compactor=world.compactor(model))
     events: list = []
     try:
@@ -443,8 +443,8 @@ async def admitted(world, answer, text=LONG, spec=SMALL):
 
 @pytest.mark.parametrize(("answer", "compacted"), [(SUMMARIZE, 1), (SEND_ALL, 0), ("", 1)])
 async def test_before_a_long_message_causes_a_compaction_the_user_is_asked(world, answer, compacted):
-    await world.filled(rounds=4)
-    events, model = await admitted(world, answer)
+    await world.fill(rounds=4)
+    events, model = await send_long_message(world, answer)
     [(text, choices)] = world.asked
     assert "and the window 8,192" in text
     assert choices == (SUMMARIZE, SEND_ALL, KEEP_BACK)
@@ -454,22 +454,22 @@ async def test_before_a_long_message_causes_a_compaction_the_user_is_asked(world
 
 
 async def test_a_long_message_that_is_kept_back_is_not_in_the_session(world):
-    await world.filled(rounds=4)
+    await world.fill(rounds=4)
     before = world.memory.messages()
     with pytest.raises(PromptRefused):
-        await admitted(world, KEEP_BACK)
+        await send_long_message(world, KEEP_BACK)
     assert world.memory.messages() == before
 
 
 @pytest.mark.parametrize("text", ["go on", "x" * 2_000], ids=["short", "room"])
 async def test_a_message_that_is_not_the_cause_is_not_asked_about(world, text):
-    await world.filled(rounds=4 if len(text) > 9 else 8)
-    await admitted(world, "", text)
+    await world.fill(rounds=4 if len(text) > 9 else 8)
+    await send_long_message(world, "", text)
     assert world.asked == []
 
 
 async def test_a_question_larger_than_the_window_is_never_cut(world):
-    await world.filled(rounds=2)
+    await world.fill(rounds=2)
     text = "Why?\n" + "x" * 40_000
     await world.memory.add(user(text))
     plan = world.compactor(ScriptedModel(["a"], spec=SMALL)).plan("auto")

@@ -1,4 +1,4 @@
-"""The five laws, over many interleavings of tools, refusals, failures and interruptions drawn by a seeded generator."""
+"""The five laws, over many random sequences of tools, refusals, failures and interrupts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StepArgs(msgspec.Struct):
 
 
 class Step(Tool[StepArgs]):
-    """Does what it is told, well or badly."""
+    """Succeeds or fails as its argument demands."""
 
     name = "step"
     effect = Effect.NONE
@@ -65,7 +65,7 @@ class Step(Tool[StepArgs]):
 
 
 class Guarded(Step):
-    """The same, but it is asked before it runs."""
+    """The same tool, with a permission question."""
 
     name = "guarded"
     effect = Effect.RUN
@@ -115,7 +115,7 @@ class World:
         return taken
 
     async def play(self, chance: random.Random) -> list:
-        """One turn, answered and interrupted by chance."""
+        """One turn with random answers and interrupts."""
         seen, end = [], chance.randrange(5, 60)
         async for event in self.tasks.run(lambda emit: self.agent.run(Prompt("do it"), emit)):
             seen.append(event)
@@ -133,7 +133,7 @@ class World:
 
 
 def check_sendable(messages):
-    """Every call is answered in the very next message, in the order asked; no reply is without its call."""
+    """Each call is answered in the next message, in the order of the calls; no tool result is without its call."""
     expected: list[str] = []
     for message in messages:
         replies = [part.call_id for part in message.parts_of(ToolReply)]
@@ -154,7 +154,7 @@ async def test_the_laws_hold(seed, tmp_path):
     world = World(draw_script(chance), tmp_path)
     for _ in range(2):
         seen = await world.play(chance)
-        # 1: the transcript is sendable; in memory each result is a message, in the order in which the calls ended
+        # 1: the transcript can be sent; in memory each result is a message, in the order in which the calls ended
         check_sendable(make_sendable(world.memory.messages()))
         results = [part.call_id for message in world.memory.messages() for part in message.parts_of(ToolReply)]
         asked = [each.id for message in world.memory.messages() if not message.cut for each in message.tool_calls]
@@ -162,7 +162,7 @@ async def test_the_laws_hold(seed, tmp_path):
         check_sendable(world.memory.context())
         for request in world.model.requests:
             check_sendable(request.messages)
-        # 2: a tool's failure is an answer: what was started is finished, unless the turn was interrupted
+        # 2: a failed tool returns a result: every started call finishes, unless the turn was interrupted
         started = [event.call.id for event in seen if isinstance(event, ToolStarted)]
         finished = [event.call_id for event in seen if isinstance(event, ToolFinished)]
         assert set(finished) <= set(started)
@@ -170,9 +170,9 @@ async def test_the_laws_hold(seed, tmp_path):
             assert sorted(finished) == sorted(started)
         # 3: TurnFinished comes last, exactly once
         assert [event for event in seen if isinstance(event, TurnFinished)] == [seen[-1]]
-        # 4: who starts a task ends it
+        # 4: no tool is still running
         assert all(tool.running == 0 for tool in world.tools.values())
-        # 5: what was told as a whole reply is what memory holds
+        # 5: every complete reply that was reported is in memory
         replies = [event.message for event in seen if isinstance(event, Replied)]
         assert all(reply in world.memory.messages() for reply in replies)
     await world.memory.close()

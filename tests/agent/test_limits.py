@@ -1,4 +1,4 @@
-"""When to stop."""
+"""When a turn must stop."""
 
 import pytest
 

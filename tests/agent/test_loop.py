@@ -40,7 +40,7 @@ class StepArgs(msgspec.Struct):
 
 
 class Echo(Tool[StepArgs]):
-    """Says back what it is given."""
+    """Returns its argument."""
 
     name = "echo"
     effect = Effect.NONE

@@ -1,4 +1,4 @@
-"""E6: subagents in a whole session: side by side, within limits, in the background, resumed, with questions."""
+"""E6: subagents in a whole session: in parallel, with limits, in the background, resumed, with questions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRICED = Usage(input=1000, output=100, cost=0.01)
 
 
 class Family:
-    """A model that plays the agent of the session and its subagents: each has a script of its own, by its task."""
+    """A model that plays the session's agent and its subagents: each has its own script, selected by its task."""
 
     def __init__(self, parent, **children):
         self.scripts = {"": iter(parent), **{name: iter(script) for name, script in children.items()}}
@@ -90,7 +90,7 @@ async def test_three_work_side_by_side_and_their_cost_is_counted(repository):
         (f"explore-{number}", "done", 1) for number in (1, 2, 3)
     }
     assert [event.usage.cost for event in ended] == [pytest.approx(0.02)] * 3
-    assert session.transcript.usage.cost == pytest.approx(0.08)  # the parent's two calls, and two of each child
+    assert session.transcript.usage.cost == pytest.approx(0.08)  # two calls of the parent, and two of each child
     assert isinstance(seen[-1], TurnFinished)
     tools = {tool.name for tool in family.requests_of("one")[0].tools}
     assert tools == {"read", "glob", "grep", "shell"}
@@ -145,7 +145,7 @@ async def test_e6_an_interrupt_of_the_turn_ends_them_and_their_transcripts_can_b
 
 
 async def test_e6_limits_of_turns_and_money_stop_one_with_a_reason(repository):
-    loops = repeat(ScriptedReply("", (call("todo", todos=[]),)))  # its price is not known
+    loops = repeat(ScriptedReply("", (call("todo", todos=[]),)))  # a call without a price
     family = Family([start("loop"), start("dear"), "Both stopped."], loop=loops, dear=repeat(call("todo", todos=[])))
     settings = {"subagents.max_turns": 3, "subagents.max_cost": 0.02}
     session = await opened(repository, family, settings=settings)
@@ -396,7 +396,7 @@ async def test_what_is_forgotten_everywhere_is_gone_from_their_transcripts(repos
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_their_transcripts_can_be_sent_however_they_end(seed, repository):
-    """The first law, for subagents that are killed and interrupted at any moment."""
+    """The first law for subagents that are killed or interrupted at any moment."""
     chance = random.Random(seed)
     calls = [
         call("glob", pattern="*"),

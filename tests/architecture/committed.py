@@ -27,7 +27,7 @@ def problems() -> list[str]:
         text = Path(name).read_bytes()
         for what, pattern in FORBIDDEN.items():
             if what == "a key" and name.startswith("tests/"):
-                continue  # made up: what looks like a key is what the mask is tested with
+                continue  # examples: the mask is tested with texts that look like keys
             if match := pattern.search(text):
                 line = text[: match.start()].count(b"\n") + 1
                 found.append(f"{name}:{line}: {what}")

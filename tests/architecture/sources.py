@@ -32,5 +32,5 @@ def sources() -> tuple[Source, ...]:
         for text in [path.read_text()]
         for tree in [ast.parse(text)]
     )
-    gc.freeze()  # to look through the trees for garbage takes two seconds, each time
+    gc.freeze()  # each garbage collection over the trees takes two seconds
     return found

@@ -28,7 +28,7 @@ def command_lines():
 
 
 def missing(rows):
-    """Those that no line of the page begins with."""
+    """The names with which no line of the page begins."""
     return [row for row in rows if f"\n{row}" not in PAGE]
 
 

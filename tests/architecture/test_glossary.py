@@ -42,7 +42,7 @@ DOC_WORDS = {
     "import": r"\btakes? over\b",
     "the reverse": r"\bthe other way round\b",
 }
-"""The same for the documentation, which has more of the everyday language."""
+"""The same for the documentation, which has more everyday words."""
 
 FUNCTION_NAMES = {"told", "kept", "united", "taken_up", "whence", "said", "asked", "noted", "beside", "gone"}
 """Participles and adverbs: a function is named by a verb, a value by a noun."""
@@ -55,12 +55,12 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("docs/sessions.md", "taken_back"): "a key of exported JSON",
     ("tests/memory/long_term/test_import_files.py", "complains"): "the text of a note",
 }
-"""(file, matched text) that must stay, with the reason: a name on disk, a protocol, a quotation."""
+"""(file, matched text) that must stay, with the reason: a file name, a protocol, a quotation."""
 
 _PATTERNS = {use: re.compile(pattern if "MAX_" in use else pattern.lower()) for use, pattern in WORDS.items()}
-"""All but the names of constants are searched in lower case: ignoring the case takes five times as long."""
+"""All names but constants are searched in lower case: ignoring the case takes five times as long."""
 _OF_TESTS = re.compile(r'\bdef \w+|"""[^"]*"""|#.*')
-"""What of a test is searched: names, docstrings, comments. Other strings are data, in anybody's words."""
+"""The searched parts of a test: names, docstrings, comments. Other strings are data and may use any words."""
 DOCS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md", "models.yaml.example", "docs", "benchmarks")
 
 

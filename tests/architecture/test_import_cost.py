@@ -1,4 +1,4 @@
-"""What a start may load, in a fresh interpreter: heavy packages have one door, opened late."""
+"""What a start may import, in a fresh interpreter: each heavy package is imported in one place, on demand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_assembling_a_session_loads_no_screen_and_no_litellm():
 
 
 def test_a_session_without_memory_loads_almost_nothing_of_it():
-    """What is needed only with memory is imported where it is built: see `MemoryBuilder`."""
+    """Imports that only memory needs are where it is built: see `MemoryBuilder`."""
     memory = "ouro.memory.long_term"
     built = f"{memory}.maintenance.background, {memory}.trust.running_turns"
     modules = modules_of(f"import ouro.assemble, ouro.frontends.headless.headless, {built}")
@@ -82,7 +82,7 @@ def test_the_http_client_comes_without_its_command_line_and_without_http2():
 
 
 def test_values_that_every_start_defines_are_structs():
-    """A frozen dataclass takes forty times as long to define; what is left are settings, read by their fields."""
+    """A frozen dataclass takes forty times as long to define; only settings, which are read by their fields, use it."""
     count = (
         "import dataclasses as d; n = []; p = d._process_class\nd._process_class = lambda *a: n.append(a[0]) or p(*a)"
     )

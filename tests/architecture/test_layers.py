@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md, held by the import contracts of pyproject.toml."""
+"""The layers of docs/architecture.md, enforced by the import contracts of pyproject.toml."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits that hold the shape of the code without producing fragments."""
+"""Limits on the size of modules, functions and classes, and against modules that are fragments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIN_MODULE_LINES = 60
 """Below this, a module needs a second importer or one in another folder."""
 MAX_LINES = 72_224
 MAX_MODULES = 352
-"""What there is now, with extensions. Lower both when code is deleted."""
+"""The current numbers, with extensions. Lower both when code is deleted."""
 
 ONE_FILE_EACH = (
     "tools/",
@@ -28,7 +28,7 @@ ONE_FILE_EACH = (
     "importers/",
     "safety/sandbox/",
 )
-"""One tool, widget, screen or format a file, however small."""
+"""Folders with one tool, widget, screen or format in each file, however small."""
 WIDE_STRUCTS = {
     "memory/long_term/entries.py": "its flat fields are the JSON of `ouro memory list`",
     "llm/models_file.py": "an entry of models.yaml has as many fields as settings",
@@ -43,7 +43,7 @@ WIDE_STRUCTS = {
 
 
 def offences(limit: str) -> list[str]:
-    """What breaks the named limit, as `file: what`."""
+    """What violates the named limit, as `file: what`."""
     return [found for source in sources() for found in _LIMITS[limit](source)]
 
 
@@ -139,7 +139,7 @@ def test_every_module_says_what_is_in_it():
 
 
 def fragments() -> list[str]:
-    """Modules under MIN_MODULE_LINES whose only importer lies in their own folder."""
+    """Modules under MIN_MODULE_LINES whose only importer is in their own folder."""
     modules = {source.name: source for source in sources() if not source.name.endswith(("__init__.py", "__main__.py"))}
     importers: dict[str, set[str]] = defaultdict(set)
     for source in sources():

@@ -1,4 +1,4 @@
-"""The table of the mutation run fits the tree; the run itself is nightly: `python -m tests.mutate`."""
+"""The table of the mutation run matches the tree; the run itself is nightly: `python -m tests.mutate`."""
 
 import re
 
@@ -8,7 +8,7 @@ WITHOUT_A_LINE = {
     "B2": "work that the sandbox allows", "K2": "what is no secret", "E8": "a port that is not opened",
     "F5": "the same", "L10": "an end of all that is open", "U2": "markup that nothing reads",
 }  # fmt: skip
-"""Faults against which no single line defends."""
+"""Faults without a single line of code as defence."""
 
 
 def test_each_defence_of_the_mutation_run_is_found_exactly_once():

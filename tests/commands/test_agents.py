@@ -31,8 +31,8 @@ async def test_kinds_files_and_what_one_did_are_shown(repository, home):
     await dispatch(front_end, "/agents tester-7")
     await dispatch(front_end, "/tasks kill tester-1")
     await dispatch(front_end, "/tasks")
-    assert "There is no subagent `tester-7`" in front_end.said[-2][1]
-    assert front_end.said[-1][1].startswith("No subagent `tester-1` is running.")
+    assert "There is no subagent `tester-7`" in front_end.lines[-2][1]
+    assert front_end.lines[-1][1].startswith("No subagent `tester-1` is running.")
     assert front_end.shown[2].startswith("- **tester-1**: run the tests — done (")
     assert [(task.id, task.is_running) for task in session.tasks()] == [("tester-1", False)]
     assert [tool.name for tool in model.requests[1].tools] == ["read", "shell"]

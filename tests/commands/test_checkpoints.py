@@ -1,4 +1,4 @@
-"""`ouro checkpoints`: list and delete the files kept for undo."""
+"""`ouro checkpoints`: list and delete the files that undo needs."""
 
 import errno
 import json
@@ -14,7 +14,7 @@ from ouro.utils.runtime import get_checkpoints_dir
 
 
 @pytest.fixture
-def kept(home, repository) -> Checkpoints:
+def stored_checkpoints(home, repository) -> Checkpoints:
     checkpoints = Checkpoints(repository, get_checkpoints_dir(), "s1")
     checkpoints.take(1, "before")
     return checkpoints
@@ -33,28 +33,28 @@ def test_nothing_to_list_or_delete_without_sessions(home, capsys):
     assert main(["checkpoints", "clean", "--days", "-1"]) == 2
 
 
-def test_what_cannot_be_deleted_is_not_counted(kept, capsys, monkeypatch):
+def test_what_cannot_be_deleted_is_not_counted(stored_checkpoints, capsys, monkeypatch):
     def refuse(path: Path) -> None:
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
     monkeypatch.setattr("ouro.safety.checkpoints.shutil.rmtree", refuse)
     assert main(["checkpoints", "clean", "--days", "0"]) == 1
     told = capsys.readouterr()
-    assert (told.out, f"{kept.folder}: Read-only file system." in told.err) == ("", True)
+    assert (told.out, f"{stored_checkpoints.folder}: Read-only file system." in told.err) == ("", True)
 
 
-def test_folders_are_listed_and_the_old_ones_deleted(kept, repository, capsys):
+def test_folders_are_listed_and_the_old_ones_deleted(stored_checkpoints, repository, capsys):
     (listed,) = json.loads(run(capsys, "list", "--json"))
     assert (listed["workspace"], listed["bytes"] > 0) == (str(repository), True)
     assert run(capsys, "list").rstrip().endswith(str(repository))
     run(capsys, "clean", "--days", "3")
-    assert len(kept.turns()) == 1
+    assert len(stored_checkpoints.turns()) == 1
     past = time.time() - 4 * 86_400
-    os.utime(kept.folder / "index", (past, past))
+    os.utime(stored_checkpoints.folder / "index", (past, past))
     assert "of checkpoints: those older than 3 days, and the oldest above 2,000 MB." in run(
         capsys, "clean", "--days", "3"
     )
-    assert kept.turns() == ()
+    assert stored_checkpoints.turns() == ()
     assert run(capsys, "list") == "No checkpoints are stored.\n"
-    kept.take(2, "before")
-    assert [turn.number for turn in kept.turns()] == [2], "a session that runs goes on"
+    stored_checkpoints.take(2, "before")
+    assert [turn.number for turn in stored_checkpoints.turns()] == [2], "a session that runs goes on"

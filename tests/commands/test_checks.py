@@ -1,4 +1,4 @@
-"""A correction becomes a check: offered, drafted, tried, saved, enforced, counted, removed."""
+"""A correction becomes a check: suggested, drafted, tested, stored, enforced, counted, removed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def run(session, line, *picks):
     return front_end
 
 
-def saved(home):
+def read_checks(home):
     return json.loads((home / ".ouro" / "checks.json").read_text())
 
 
@@ -49,7 +49,7 @@ async def test_a_correction_is_drafted_tried_enforced_counted_and_removed(reposi
     told = await play(session)
     assert told.startswith("A hook refused this: The user has corrected this before: Use pytest, not tox")
     await session.close()
-    assert [(check["rule"], check["fired"], check["project"]) for check in saved(home)] == [
+    assert [(check["rule"], check["fired"], check["project"]) for check in read_checks(home)] == [
         ("shell(tox *)", 1, str(repository))
     ]
 
@@ -60,9 +60,9 @@ async def test_a_correction_is_drafted_tried_enforced_counted_and_removed(reposi
     assert "check 1: Use pytest, not tox" in listed
     assert "refused 2 times since" in listed
     assert "refused 2 times" in (await run(session, "/memory receipt")).shown[0]
-    assert "There is no check 7 here. There are: 1." in (await run(session, "/check remove 7")).said[0][1]
+    assert "There is no check 7 here. There are: 1." in (await run(session, "/check remove 7")).lines[0][1]
     await run(session, "/check remove 1")
-    assert saved(home) == []
+    assert read_checks(home) == []
     assert session.turn.hooks.hooks.hooks == ()
     await session.close()
 
@@ -74,7 +74,7 @@ async def test_it_may_be_a_hook_and_be_edited_and_holds_where_the_user_says(repo
     await dispatch(front_end, "/check Add a licence to new files")
     assert "A hook adds: Add a licence." in await play(session)
     await session.close()
-    [check] = saved(home)
+    [check] = read_checks(home)
     assert (check["matcher"], check["project"], check["fired"]) == ("write|edit", "", 1)
     other, _ = await opened(tmp_path, "Ok.")
     assert [hook.check.number for hook in other.turn.hooks.hooks.hooks] == [1]
@@ -89,9 +89,9 @@ async def test_it_may_be_a_hook_and_be_edited_and_holds_where_the_user_says(repo
 ])  # fmt: skip
 async def test_an_answer_that_is_no_check_is_not_saved(repository, home, answer, told):
     session, _ = await opened(repository, answer)
-    [(_, _), (level, said)] = (await run(session, "/check Write better")).said
+    [(_, _), (level, said)] = (await run(session, "/check Write better")).lines
     assert (level, told in said) == ("error", True)
-    assert "Usage" in (await run(session, "/check remove")).said[-1][1]
+    assert "Usage" in (await run(session, "/check remove")).lines[-1][1]
     assert not (home / ".ouro" / "checks.json").exists()
     await session.close()
 

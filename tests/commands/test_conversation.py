@@ -23,13 +23,13 @@ async def test_clear_opens_a_new_session_and_tells_how_to_return():
     front_end.opens = [FakeSession(session_id="s-2")]
     await dispatch(front_end, "/new")
     assert (front_end.opened, front_end.session.id) == ([OpenRequest()], "s-2")
-    assert front_end.said == [("info", "A new session. The one before: /resume s-1")]
+    assert front_end.lines == [("info", "A new session. The one before: /resume s-1")]
 
 
 async def test_a_session_that_clear_could_not_open_is_not_announced():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/clear")
-    assert (front_end.opened, front_end.said) == ([OpenRequest()], [])
+    assert (front_end.opened, front_end.lines) == ([OpenRequest()], [])
 
 
 async def test_clear_keeps_the_model_its_effort_and_the_mode():
@@ -63,10 +63,10 @@ async def test_copy_takes_the_last_answer_as_markdown():
     front_end.session.shown_before = PAST
     await dispatch(front_end, "/copy")
     assert front_end.copied == ["Done: `b`."]
-    assert front_end.said[-1][1] == "The last answer (10 characters): copied with xclip."
+    assert front_end.lines[-1][1] == "The last answer (10 characters): copied with xclip."
     front_end.copy = lambda _text: "sent to the terminal"
     await dispatch(front_end, "/copy")
-    assert front_end.said[-1][1] == "The last answer (10 characters): sent to the terminal."
+    assert front_end.lines[-1][1] == "The last answer (10 characters): sent to the terminal."
 
 
 async def test_todos_shows_the_plan():

@@ -21,7 +21,7 @@ from ouro.extensions import CommandRegistry, CustomCommand
 async def test_messages_and_paths_are_no_commands(text):
     front_end = FakeFrontEnd()
     assert await dispatch(front_end, text) is False
-    assert (front_end.said, front_end.shown) == ([], [])
+    assert (front_end.lines, front_end.shown) == ([], [])
 
 
 async def test_a_command_runs_with_its_argument():
@@ -43,7 +43,7 @@ async def test_case_and_aliases_do_not_matter():
 async def test_an_unknown_command_tells_the_nearest(text, near):
     front_end = FakeFrontEnd()
     assert await dispatch(front_end, text)
-    [(level, told)] = front_end.said
+    [(level, told)] = front_end.lines
     assert level == "error"
     assert near in told
 
@@ -53,7 +53,7 @@ async def test_a_command_for_times_of_rest_waits_while_the_agent_works():
     front_end.session.running = True
     assert await dispatch(front_end, "/clear")
     assert front_end.opened == []
-    assert "waits for the agent" in front_end.said[0][1]
+    assert "waits for the agent" in front_end.lines[0][1]
 
 
 async def test_a_row_without_its_first_cell_continues_the_one_above():
@@ -64,11 +64,11 @@ async def test_a_row_without_its_first_cell_continues_the_one_above():
 async def test_an_argument_that_is_missing_or_not_taken_is_told():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/check")
-    assert front_end.said.pop()[1].startswith("/check needs TEXT.\n")
+    assert front_end.lines.pop()[1].startswith("/check needs TEXT.\n")
     await dispatch(front_end, "/exit now")
-    assert (front_end.left, front_end.said) == (False, [("error", "/exit takes no argument.")])
+    assert (front_end.left, front_end.lines) == (False, [("error", "/exit takes no argument.")])
     await dispatch(front_end, "/usage now")
-    assert front_end.said[-1][1].endswith("See `/usage`.")  # `--json` is for a shell
+    assert front_end.lines[-1][1].endswith("See `/usage`.")  # `--json` exists only in a shell
 
 
 @pytest.mark.parametrize("action", {each.target: each for each in (*COMMANDS, *ACTIONS)}.values(),
@@ -124,11 +124,11 @@ async def test_a_custom_command_is_sent_listed_and_explained():
     pdf = CustomCommand("pdf", "Reads PDF", "", "~/.ouro/skills/pdf/SKILL.md", refuse, is_off=True)
     bench.extensions = replace(bench.extensions, commands=CommandRegistry([lambda: [ship, pdf]], COMMAND_NAMES))
     assert not await dispatch(front_end, "/git:ship v2")
-    assert front_end.said == []
+    assert front_end.lines == []
     assert await dispatch(front_end, "/pdf a.pdf")
-    assert front_end.said.pop() == ("error", "The skill pdf is switched off.")
+    assert front_end.lines.pop() == ("error", "The skill pdf is switched off.")
     assert await dispatch(front_end, "/git:sip")
-    assert front_end.said == [("error", "There is no command /git:sip. Did you mean /git:ship?")]
+    assert front_end.lines == [("error", "There is no command /git:sip. Did you mean /git:ship?")]
     bench.extensions.servers.servers["git"] = SimpleNamespace(state="starting")
     assert not await dispatch(front_end, "/git:sip")
     assert await dispatch(front_end, "/help /git:ship")

@@ -15,7 +15,7 @@ async def test_instructions_lists_what_was_loaded(repository):
     bench = front_end.session.workbench
     bench.extensions = replace(bench.extensions, instructions=found)
     await slash(front_end, "instructions")
-    assert front_end.said == [("info", "No instructions are loaded. /init writes an AGENTS.md.")]
+    assert front_end.lines == [("info", "No instructions are loaded. /init writes an AGENTS.md.")]
     found.of_project()
     await slash(front_end, "instructions")
     (shown,) = front_end.shown

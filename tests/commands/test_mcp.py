@@ -14,7 +14,7 @@ FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
 
 
 def run(*words, capsys=None):
-    """`ouro mcp WORDS` in this process; its exit code and output."""
+    """Run `ouro mcp WORDS` in this process; returns its exit code and output."""
     from ouro.cli import main
 
     code = main(["mcp", *words])
@@ -46,7 +46,7 @@ def test_a_server_is_added_tested_listed_and_removed(shell):
     listed = json.loads(shell("list", "--json")[1])
     assert (listed[0]["name"], listed[0]["tools"]) == ("demo", 2)
     assert "secret" not in shell("list")[1] + json.dumps(listed) + shell("show", "demo")[1]
-    assert shell("add", "demo", "--url", "https://x.example")[0] == 2  # it exists
+    assert shell("add", "demo", "--url", "https://x.example")[0] == 2  # it already exists
     assert "Removed demo" in shell("remove", "demo")[1]
     assert shell("remove", "demo")[0] == 2
 
@@ -66,7 +66,7 @@ def test_a_server_that_fails_says_why_and_shows_its_log(shell):
     assert code == 1
     assert "exit code 7" in out
     assert "no such database" in out
-    assert "exit code 7" in (get_home() / "logs" / "ouro.log").read_text()  # not on the screen
+    assert "exit code 7" in (get_home() / "logs" / "ouro.log").read_text()  # in the log, not on the screen
 
 
 def test_r2_a_server_in_the_sandbox_is_tested_in_it(shell, tmp_path, monkeypatch):
@@ -78,7 +78,7 @@ def test_r2_a_server_in_the_sandbox_is_tested_in_it(shell, tmp_path, monkeypatch
     for name, is_confined in (("boxed", True), ("free", False)):
         entry = {"command": "sh", "args": ["-c", f"touch {tmp_path / name}"], "sandbox": is_confined}
         (get_home() / "mcp.json").write_text(json.dumps({"mcpServers": {name: entry}}))
-        assert shell("test", name)[0] == 1  # it is no server
+        assert shell("test", name)[0] == 1  # it is not a server
     assert not (tmp_path / "boxed").exists()
     assert (tmp_path / "free").exists()
 

@@ -25,8 +25,8 @@ def home(home):
 
 
 @pytest.fixture
-def said(home):
-    """Two sessions that are kept: s-old, and s-1, which is open."""
+def stored_sessions(home):
+    """Two stored sessions: s-old, and s-1, which is open."""
     store = YamlFileMemoryStore(home / "sessions", str)
     for session_id, texts in {"s-old": ["Use tox.", "Thanks."], "s-1": ["Run the tests."]}.items():
         wait(store.create_session(SessionHeader(session_id, "/project", "m", "2026-11-20T10:00:00.000Z")))
@@ -38,11 +38,11 @@ def said(home):
     return store
 
 
-async def front_end_of(home, said, picks=()):
+async def front_end_of(home, stored_sessions, picks=()):
     conversation = Conversation(home).connect()
     front_end = FakeFrontEnd(picks=picks)
     front_end.session.remember(conversation.manager)
-    front_end.session.session_catalog = SessionCatalog(said, "/project")
+    front_end.session.session_catalog = SessionCatalog(stored_sessions, "/project")
     return front_end, conversation
 
 
@@ -50,8 +50,8 @@ def commits_of(text):
     return re.findall(r"^- `([0-9a-f]{7})`", text, re.MULTILINE)
 
 
-async def test_log_tells_when_who_and_what_newest_first(home, said):
-    front_end, conversation = await front_end_of(home, said)
+async def test_log_tells_when_who_and_what_newest_first(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions)
     await conversation.begin("Remember that tests run with tox.")
     await conversation.write("facts.md", "- Tests run with tox.\n")
     await conversation.end()
@@ -63,11 +63,11 @@ async def test_log_tells_when_who_and_what_newest_first(home, said):
     await memory(front_end, "log facts")
     assert len(commits_of(front_end.shown[1])) == 1
     await memory(front_end, "log nothing")
-    assert front_end.said[-1] == ("error", "There are no commits of nothing yet.")
+    assert front_end.lines[-1] == ("error", "There are no commits of nothing yet.")
 
 
-async def test_diff_shows_a_commit_two_commits_a_date_and_the_session(home, said):
-    front_end, conversation = await front_end_of(home, said)
+async def test_diff_shows_a_commit_two_commits_a_date_and_the_session(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions)
     for text in ("- One.\n", "- One.\n- Two.\n", "- 1.\n- Two.\n"):
         await write_as_user(conversation.manager, "user", {"facts.md": text}, "Edit facts.md")
     await memory(front_end, "log")
@@ -86,8 +86,8 @@ async def test_diff_shows_a_commit_two_commits_a_date_and_the_session(home, said
         await memory(front_end, "diff --all")
 
 
-async def test_blame_leads_from_a_line_to_the_words_that_taught_it(home, said):
-    front_end, conversation = await front_end_of(home, said, picks=["open"])
+async def test_blame_leads_from_a_line_to_the_words_that_taught_it(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions, picks=["open"])
     store = conversation.scopes["user"].store
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "1"}
     store.save_and_commit({"facts.md": "- Tests run with tox.\n"}, "Learn", marks)
@@ -105,8 +105,8 @@ async def test_blame_leads_from_a_line_to_the_words_that_taught_it(home, said):
         await memory(front_end, "blame facts 7")
 
 
-async def test_evidence_goes_from_a_note_to_the_turn_that_taught_it(home, said):
-    front_end, conversation = await front_end_of(home, said)
+async def test_evidence_goes_from_a_note_to_the_turn_that_taught_it(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions)
     marks = {"Ouro-Origin": "capture", "Ouro-Session": "s-old", "Ouro-Turn": "2"}
     conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox", marks)
     await memory(front_end, f"evidence {NOTE}")
@@ -116,11 +116,11 @@ async def test_evidence_goes_from_a_note_to_the_turn_that_taught_it(home, said):
         await memory(front_end, "evidence mem_x")
 
 
-async def test_why_tells_the_core_what_changed_and_what_was_recalled(home, said):
-    front_end, conversation = await front_end_of(home, said)
+async def test_why_tells_the_core_what_changed_and_what_was_recalled(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions)
     conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox")
     items = (RecalledItem(NOTE, "loaded", "words: tests", 1.0, 9), RecalledItem("mem_gone0000", "skipped", "faded"))
-    await said.save_memory("s-1", RecalledRecord(1, "2026-11-20T10:00:00.000Z", items, "local"))
+    await stored_sessions.save_memory("s-1", RecalledRecord(1, "2026-11-20T10:00:00.000Z", items, "local"))
     await memory(front_end, "why")
     assert front_end.shown[0].splitlines()[0] == "**Turn 1: Run the tests.**"
     assert "(local): 1 note, 9 tokens" in front_end.shown[0]
@@ -130,8 +130,8 @@ async def test_why_tells_the_core_what_changed_and_what_was_recalled(home, said)
         await memory(front_end, "why 5")
 
 
-async def test_undo_shows_what_it_does_and_undoes_one_hunk(home, said):
-    front_end, conversation = await front_end_of(home, said, picks=["no", "yes"])
+async def test_undo_shows_what_it_does_and_undoes_one_hunk(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions, picks=["no", "yes"])
     await write_as_user(conversation.manager, "user", {"facts.md": "- a\n- b\n- c\n- d\n- e\n"}, "Edit")
     await write_as_user(conversation.manager, "user", {"facts.md": "- A\n- b\n- c\n- d\n- E\n"}, "Edit")
     await memory(front_end, "undo last hunk 2")
@@ -144,8 +144,8 @@ async def test_undo_shows_what_it_does_and_undoes_one_hunk(home, said):
         await memory(front_end, "undo last hunk 9")
 
 
-async def test_undo_says_what_it_leaves(home, said):
-    front_end, conversation = await front_end_of(home, said)
+async def test_undo_says_what_it_leaves(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions)
     await write_as_user(conversation.manager, "user", {"facts.md": "- a\n- b\n- c\n"}, "Edit")
     await write_as_user(conversation.manager, "user", {"facts.md": "- A\n- b\n- C\n"}, "Edit")
     await memory(front_end, "log")
@@ -153,7 +153,7 @@ async def test_undo_says_what_it_leaves(home, said):
     await write_as_user(conversation.manager, "user", {"facts.md": "- A\n- b\n- rewritten\n"}, "Edit")
     await memory(front_end, f"undo {second} yes")
     assert (conversation.folder / "facts.md").read_text() == "- a\n- b\n- rewritten\n"
-    assert front_end.said == [
+    assert front_end.lines == [
         ("info", "Undone: Edit"),
         ("warning", "Not undone, because its lines changed since: hunk 2 (facts.md)."),
     ]
@@ -161,15 +161,15 @@ async def test_undo_says_what_it_leaves(home, said):
         await memory(front_end, f"undo {second} hunk 2 yes")
 
 
-async def test_undo_takes_a_note_back(home, said):
-    front_end, conversation = await front_end_of(home, said)
+async def test_undo_takes_a_note_back(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions)
     made = conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox")
     await memory(front_end, f"undo {made[:7]} yes")
     assert not (conversation.folder / f"{NOTE}.md").exists()
 
 
-async def test_as_of_shows_memory_as_it_was(home, said):
-    front_end, conversation = await front_end_of(home, said)
+async def test_as_of_shows_memory_as_it_was(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions)
     store = conversation.scopes["user"].store
     store.ensure_repo()
     store.repository.commit({"facts.md": b"- old\n", f"{NOTE}.md": b"x"}, "A", at=1_700_000_000)
@@ -185,11 +185,11 @@ async def test_as_of_shows_memory_as_it_was(home, said):
     await memory(front_end, f"at 2 weeks ago show {NOTE}")
     assert "x" in front_end.shown[3]
     await memory(front_end, "as-of 2020-01-01")
-    assert front_end.said[-1] == ("error", "Memory did not exist yet: 2020-01-01.")
+    assert front_end.lines[-1] == ("error", "Memory did not exist yet: 2020-01-01.")
 
 
 async def learned_in_two_commits(conversation):
-    """A turn in which the agent commits once itself, while the user writes something too; gives what is told."""
+    """A turn in which the agent makes one of two commits itself, and the user writes too; returns its event."""
     await conversation.begin("Answer in German. I use uv.")
     await conversation.write("preferences.md", "- Answer in German.\n")
     await conversation.commit()
@@ -199,21 +199,21 @@ async def learned_in_two_commits(conversation):
     return next(each for each in reversed(conversation.changed) if each.origin == "agent")
 
 
-async def test_undo_reverts_all_of_a_turn_at_once_without_asking_and_nothing_of_others(home, said):
-    front_end, conversation = await front_end_of(home, said)
+async def test_undo_reverts_all_of_a_turn_at_once_without_asking_and_nothing_of_others(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions)
     event = await learned_in_two_commits(conversation)
     before = len(conversation.manager.timeline().log())
     await memory(front_end, f"undo {event.undo[:7]}")
     assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md"]
     latest = conversation.manager.timeline().log()
     assert (len(latest) - before, latest[0].commit.origin) == (1, "undo")
-    assert front_end.said == [("info", "Undone: all 2 commits of turn 1: what changed; and why; facts.md: + Uses uv.")]
+    assert front_end.lines == [("info", "Undone: all 2 commits of turn 1: what changed; and why; facts.md: + Uses uv.")]
     with pytest.raises(UsageError, match="is left to undo"):
         await memory(front_end, f"undo {event.undo[:7]}")
 
 
-async def test_undo_without_a_commit_asks_and_tells_all_that_goes(home, said):
-    front_end, conversation = await front_end_of(home, said, picks=["yes"])
+async def test_undo_without_a_commit_asks_and_tells_all_that_goes(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions, picks=["yes"])
     await learned_in_two_commits(conversation)
     await memory(front_end, "undo")
     assert "all 2 commits of turn 1" in front_end.shown[0]
@@ -221,15 +221,15 @@ async def test_undo_without_a_commit_asks_and_tells_all_that_goes(home, said):
     assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md"]
 
 
-async def test_one_hunk_of_a_turn_is_one_hunk_of_its_commit(home, said):
-    front_end, conversation = await front_end_of(home, said)
+async def test_one_hunk_of_a_turn_is_one_hunk_of_its_commit(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions)
     event = await learned_in_two_commits(conversation)
     await memory(front_end, f"undo {event.undo[:7]} hunk 1")
     assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md", "preferences.md"]
 
 
-async def test_the_evidence_of_this_very_session_is_gone_to(home, said):
-    front_end, conversation = await front_end_of(home, said, picks=["open"])
+async def test_the_evidence_of_this_very_session_is_gone_to(home, stored_sessions):
+    front_end, conversation = await front_end_of(home, stored_sessions, picks=["open"])
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-1", "Ouro-Turn": "1", "Ouro-Message": "1"}
     conversation.scopes["user"].store.save_and_commit({"facts.md": "- Run the tests.\n"}, "Learn", marks)
     await memory(front_end, "blame facts 1")

@@ -1,4 +1,4 @@
-"""`ouro memory log`, `diff`, `blame`, `evidence`, `why`, `undo`, `as-of`, `graph`, as they are typed."""
+"""`ouro memory log`, `diff`, `blame`, `evidence`, `why`, `undo`, `as-of` and `graph` as command lines."""
 
 import json
 import re
@@ -92,7 +92,7 @@ def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path)
     assert "alert(1)" in page
     assert "\x1b" not in page
     assert "http" not in page.replace("http-equiv", "")
-    assert '"use strict";\n(() => {\n' in page  # a name of its own at the top, as `top`, may be one of the browser's
+    assert '"use strict";\n(() => {\n' in page  # a global name such as `top` could clash with one of the browser
     assert "default-src 'none'" in page
     graph = json.loads(ouro("graph", "--json"))
     assert [OTHER.id, "refines", NOTE.id] in graph["edges"]
@@ -128,7 +128,7 @@ def test_the_graph_writes_over_no_file_and_leaves_its_folder_as_it_is(store, tmp
 def test_undo_reverts_all_of_a_turn(store):
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "2", "Ouro-Message": "3"}
     store.save_and_commit({"preferences.md": "- Be short.\n"}, "One", marks)
-    store.save_and_commit({"decisions.md": "- Ship.\n"}, "Two", {**marks, "Ouro-Message": "9"})  # of another branch
+    store.save_and_commit({"decisions.md": "- Ship.\n"}, "Two", {**marks, "Ouro-Message": "9"})  # from another branch
     store.save_and_commit({"preferences.md": "- Be short.\n- Be kind.\n"}, "Three", marks)
     commit = store.get_current_head()
     told = ouro("undo", commit[:7], "--yes")
@@ -140,12 +140,12 @@ def test_undo_reverts_all_of_a_turn(store):
 
 
 def colours_of(page: str, name: str) -> list[str]:
-    """The light and the dark one."""
+    """The light and the dark colour of a name."""
     return re.search(rf"--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\)", page).groups()
 
 
 def contrast(one: str, other: str) -> float:
-    """As WCAG 2 defines it."""
+    """The contrast as defined by WCAG 2."""
 
     def luminance(colour: str) -> float:
         parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))

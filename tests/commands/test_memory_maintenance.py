@@ -1,4 +1,4 @@
-"""/memory consolidate, crystallize, lessons: asked with a price, told line by line, and to be undone."""
+"""/memory consolidate, crystallize and lessons: a question with a price, a line for each result, undo."""
 
 import itertools
 import json
@@ -71,7 +71,7 @@ async def test_without_a_yes_nothing_is_read(front_end, repository):
     await memory(front_end, "crystallize 20")
     assert (front_end.events, len(front_end.asked)) == ([], 1)
     await memory(front_end, "crystallize 40")
-    assert front_end.said == [("info", "Every old session here was already read.")]
+    assert front_end.lines == [("info", "Every old session here was already read.")]
     with pytest.raises(UsageError):
         await memory(front_end, "crystallize yesterday")
 
@@ -85,7 +85,7 @@ async def test_notes_are_merged_after_a_yes_and_each_merge_can_be_undone(front_e
     assert merged.startswith("1 of 1 · 2 notes merged: Run the tests of this project with pytest -q. · /memory undo ")
     assert whole == "1 cluster merged, 1 note fewer; 900 tokens read, 20 written, $0.0012."
     await memory(front_end, "consolidate notes")
-    assert front_end.said == [("info", "No notes say the same.")]
+    assert front_end.lines == [("info", "No notes say the same.")]
     await front_end.session.memory.manager.undo(merged.rpartition(" ")[2])
     folder = front_end.session.memory.manager.stores[-1].folder
     assert sorted(path.name for path in folder.rglob("mem_*.md")) == ["mem_00000001.md", "mem_00000002.md"]
@@ -94,7 +94,7 @@ async def test_notes_are_merged_after_a_yes_and_each_merge_can_be_undone(front_e
 async def test_the_core_of_a_scope_or_of_all_is_consolidated_too(front_end):
     await memory(front_end, "consolidate repo")
     await memory(front_end, "consolidate core")
-    assert [text for _, text in front_end.said] == [
+    assert [text for _, text in front_end.lines] == [
         "Memory (repo): there is nothing to merge.",
         "Memory (user): there is nothing to merge.",
         "Memory (repo): there is nothing to merge.",
@@ -105,7 +105,7 @@ async def test_the_core_of_a_scope_or_of_all_is_consolidated_too(front_end):
 
 async def test_lessons_are_listed_newest_first_with_their_source(front_end):
     await memory(front_end, "lessons")
-    assert front_end.said == [("info", "There are no lessons yet.")]
+    assert front_end.lines == [("info", "There are no lessons yet.")]
     await keep(front_end, "Never migrate by hand.", "The linter needs node.")
     await memory(front_end, "lessons")
     (shown,) = front_end.shown

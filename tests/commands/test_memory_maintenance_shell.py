@@ -1,4 +1,4 @@
-"""`ouro memory consolidate`, `crystallize`, `lessons`: asked for, told line by line, and as JSON."""
+"""`ouro memory consolidate`, `crystallize` and `lessons`: the question, a line for each result, JSON."""
 
 import json
 
@@ -21,7 +21,7 @@ MERGED = {"op": "supersede", "target": 1, "text": "Run the tests of this project
 
 @pytest.fixture
 def here(home, repository, model_server, monkeypatch):
-    """A repository in which ouro was started, and a model that answers."""
+    """The working folder is a repository, with a model that answers."""
     monkeypatch.chdir(repository)
     file = home / ".ouro" / "models.yaml"
     file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -46,22 +46,22 @@ def keep_two(repository):
         store.save_and_commit({note.file_name: note_text(note)}, "Add", {"Ouro-Origin": "capture"})
 
 
-def printed(capsys, *arguments):
+def run_memory(capsys, *arguments):
     code = main(["memory", *arguments])
     return code, capsys.readouterr()
 
 
 def test_old_sessions_are_read_and_what_came_of_them_is_printed(here, capsys):
     old_session(here, 1, 30, *TALK)
-    code, said = printed(capsys, "crystallize", "--yes")
+    code, said = run_memory(capsys, "crystallize", "--yes")
     assert code == 0
     plan, step, receipt = said.out.splitlines()
     assert plan.startswith("1 session to read; about 1,5")
     assert step == "1 of 1 · 00000001 Session 1: kept 1"
     assert receipt.startswith("1 session read: kept 1, proposed 0, refused 0; ")
     assert len(list(get_sessions_dir().glob("*_*"))) == 1
-    assert printed(capsys, "crystallize", "--yes")[1].out == "Every old session here was already read.\n"
-    code, said = printed(capsys, "lessons", "--json")
+    assert run_memory(capsys, "crystallize", "--yes")[1].out == "Every old session here was already read.\n"
+    code, said = run_memory(capsys, "lessons", "--json")
     assert [(each["text"], each["session"], each["turn"]) for each in json.loads(said.out)] == [
         (TESTS["text"], session_id(1), 1)
     ]
@@ -70,28 +70,28 @@ def test_old_sessions_are_read_and_what_came_of_them_is_printed(here, capsys):
 def test_nothing_is_done_without_a_yes(here, capsys, model_server):
     old_session(here, 1, 30, *TALK)
     keep_two(here)
-    assert printed(capsys, "crystallize", "9999999999")[0] == 2
+    assert run_memory(capsys, "crystallize", "9999999999")[0] == 2
     for action in ("crystallize", "consolidate"):
-        code, said = printed(capsys, action)
+        code, said = run_memory(capsys, action)
         assert (code, "pass --yes" in said.err) == (2, True)
     assert [each for each in model_server.requests if each.method == "POST"] == []
 
 
 def test_an_empty_memory_is_not_asked_about(here, capsys, model_server):
-    assert printed(capsys, "consolidate")[1].out.splitlines() == [
+    assert run_memory(capsys, "consolidate")[1].out.splitlines() == [
         "Memory (user): there is nothing to merge.",
         "Memory (repo): there is nothing to merge.",
         "No notes say the same.",
     ]
-    printed(capsys, "remember", "I prefer tabs")
-    assert "pass --yes" in printed(capsys, "consolidate", "core")[1].err
+    run_memory(capsys, "remember", "I prefer tabs")
+    assert "pass --yes" in run_memory(capsys, "consolidate", "core")[1].err
     assert [each for each in model_server.requests if each.method == "POST"] == []
 
 
 def test_younger_ones_are_read_when_they_are_asked_for_and_it_is_told_as_json(here, capsys):
     old_session(here, 1, 2, *TALK)
-    assert json.loads(printed(capsys, "crystallize", "--json", "--yes")[1].out)["read"] == []
-    told = json.loads(printed(capsys, "crystallize", "--all", "--json", "--yes")[1].out)
+    assert json.loads(run_memory(capsys, "crystallize", "--json", "--yes")[1].out)["read"] == []
+    told = json.loads(run_memory(capsys, "crystallize", "--all", "--json", "--yes")[1].out)
     assert [(each["session"], [one["text"] for one in each["kept"]]) for each in told["read"]] == [
         (session_id(1), [TESTS["text"]])
     ]
@@ -100,19 +100,19 @@ def test_younger_ones_are_read_when_they_are_asked_for_and_it_is_told_as_json(he
 
 def test_notes_are_merged(here, capsys):
     keep_two(here)
-    told = json.loads(printed(capsys, "consolidate", "--notes", "--yes", "--json")[1].out)
+    told = json.loads(run_memory(capsys, "consolidate", "--notes", "--yes", "--json")[1].out)
     assert (told["core"], told["notes"][0]["notes"]) == ({}, ["mem_00000001", "mem_00000002"])
     folder = here / ".ouro" / "memory"
     assert sorted(path.name for path in folder.glob("archive/*")) == ["mem_00000001.md"]
     assert MERGED["text"] in (folder / f"{told['notes'][0]['into']}.md").read_text()
-    assert printed(capsys, "consolidate", "--notes", "--yes")[1].out == "No notes say the same.\n"
+    assert run_memory(capsys, "consolidate", "--notes", "--yes")[1].out == "No notes say the same.\n"
 
 
 def test_a_second_process_is_told_to_wait(here, capsys):
     old_session(here, 1, 30, *TALK)
     get_history_dir().mkdir(parents=True, exist_ok=True)
     with only_one(get_history_dir() / "digest.lock"):
-        code, said = printed(capsys, "crystallize", "--yes")
+        code, said = run_memory(capsys, "crystallize", "--yes")
     assert (code, "Another ouro is maintaining memory" in said.err) == (2, True)
 
 
@@ -120,17 +120,17 @@ def test_what_it_cost_is_in_usage_and_a_limit_that_is_reached_stops_it(here, hom
     for number in (1, 2):
         old_session(here, number, 30, *TALK)
     keep_two(here)
-    printed(capsys, "consolidate", "--notes", "--yes")
+    run_memory(capsys, "consolidate", "--notes", "--yes")
     main(["usage", "--json"])
     ((used,),) = [json.loads(capsys.readouterr().out)["today"]["models"]]
     assert (used["model"], used["calls"], used["cost"] > 0) == ("openai/test-model", 1, True)
 
     cost = used["cost"]
     (home / ".ouro" / "config.yaml").write_text(f"limits: {{max_cost_day: {cost * 1.5}}}\n")
-    code, said = printed(capsys, "crystallize", "--yes")
+    code, said = run_memory(capsys, "crystallize", "--yes")
     assert (code, "Stopped: today has cost" in said.err) == (4, True), said
-    assert said.out.count("kept 1") == 1  # the first call was paid, the second was not
+    assert said.out.count("kept 1") == 1  # the first call was within the limit, the second was not made
     asked = len([each for each in model_server.requests if each.method == "POST"])
-    code, said = printed(capsys, "crystallize", "--yes")
+    code, said = run_memory(capsys, "crystallize", "--yes")
     assert (code, "Stopped: today has cost" in said.err) == (4, True), said
     assert len([each for each in model_server.requests if each.method == "POST"]) == asked == 2

@@ -1,4 +1,4 @@
-"""`ouro memory` by hand: without a session and without a model."""
+"""`ouro memory` without a session and without a model."""
 
 import io
 import json
@@ -183,7 +183,7 @@ def test_export_and_import(ouro, inside, tmp_path):
     target.parent.mkdir()
     target.parent.chmod(0o755)
     assert ouro("export", str(target))[0] == 0
-    assert target.parent.stat().st_mode & 0o777 == 0o755  # it may be the folder of a project
+    assert target.parent.stat().st_mode & 0o777 == 0o755  # it could be a folder of the project
     assert "- Always answer in German" in target.read_text()
     assert ouro("export", str(target))[0] == 2
     notes = tmp_path / "GEMINI.md"

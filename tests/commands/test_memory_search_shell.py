@@ -30,8 +30,8 @@ TURNS = [
 
 
 @pytest.fixture
-def told(home, tmp_path, monkeypatch):
-    """Two notes, one core line, two sessions; in a folder of its own."""
+def stored_memory(home, tmp_path, monkeypatch):
+    """Two notes, one core line and two sessions, in a separate folder."""
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -49,13 +49,13 @@ def told(home, tmp_path, monkeypatch):
     return folder
 
 
-def printed(capsys, *arguments: str) -> tuple[int, str]:
+def run_memory(capsys, *arguments: str) -> tuple[int, str]:
     code = main(["memory", *arguments])
     return code, capsys.readouterr().out
 
 
-def test_search_prints_hits_with_their_source(told, capsys):
-    code, out = printed(capsys, "search", "heron")
+def test_search_prints_hits_with_their_source(stored_memory, capsys):
+    code, out = run_memory(capsys, "search", "heron")
     assert code == 0
     core, note, said = (
         "core memory (user, facts)",
@@ -69,10 +69,10 @@ def test_search_prints_hits_with_their_source(told, capsys):
     assert where >= {
         "ouro memory show user/facts.md:1", "ouro memory show mem_3f6c1e00", "ouro --resume 00000001"
     }  # fmt: skip
-    assert printed(capsys, "show", "user/facts.md:1")[0] == printed(capsys, "show", "mem_3f6c1e00")[0] == 0
+    assert run_memory(capsys, "show", "user/facts.md:1")[0] == run_memory(capsys, "show", "mem_3f6c1e00")[0] == 0
 
 
-def test_search_tells_what_is_to_be_known_of_each_note(told, home, capsys):
+def test_search_tells_what_is_to_be_known_of_each_note(stored_memory, home, capsys):
     memory = home / ".ouro" / "memory"
     (memory / "archive").mkdir(mode=0o700)
     notes = (
@@ -85,7 +85,7 @@ def test_search_tells_what_is_to_be_known_of_each_note(told, home, capsys):
         (memory / note.file_name).write_text(note_text(note))
     old = Note(id="mem_00000005", text="The ibis was a heron.")
     (memory / "archive" / old.file_name).write_text(note_text(old))
-    found = {hit["id"][-1]: hit for hit in json.loads(printed(capsys, "search", "ibis", "--json")[1])}
+    found = {hit["id"][-1]: hit for hit in json.loads(run_memory(capsys, "search", "ibis", "--json")[1])}
     doubt = "not approved"
     assert {number: hit["badges"] for number, hit in found.items()} == {
         "1": [doubt, "no longer so: mem_00000002 took its place"],
@@ -97,35 +97,35 @@ def test_search_tells_what_is_to_be_known_of_each_note(told, home, capsys):
     assert found["2"]["open"] == "ouro memory show mem_00000002"
     assert found["2"]["source"].startswith("note mem_00000002 (user, ")
     line = next(
-        each for each in printed(capsys, "search", "ibis", "readme")[1].splitlines() if "mem_00000004 (" in each
+        each for each in run_memory(capsys, "search", "ibis", "readme")[1].splitlines() if "mem_00000004 (" in each
     )
     assert line.endswith("may be out of date: readme.md changed")
 
 
-def test_search_asks_the_embedding_model_that_is_chosen(told, home, capsys, model_server, monkeypatch):
-    """It gives no vectors here: words decide, and the log says so."""
-    monkeypatch.setattr("ouro.memory.index.vectors.Vectors.exist", lambda *_: True)  # else there is nothing to compare
+def test_search_asks_the_embedding_model_that_is_chosen(stored_memory, home, capsys, model_server, monkeypatch):
+    """The server returns no vectors: only words count, as the log reports."""
+    monkeypatch.setattr("ouro.memory.index.vectors.Vectors.exist", lambda *_: True)  # else there are no vectors
     models = home / ".ouro" / "models.yaml"
     models.write_text(
         f"embed: openai/far\nmodels:\n  openai/far: {{api_base: '{model_server.openai_url}', api_key: x}}\n"
     )
     models.chmod(0o600)
-    assert printed(capsys, "search", "heron")[0] == 0
+    assert run_memory(capsys, "search", "heron")[0] == 0
     assert get_log_path().read_text().count("openai/far gives no vectors, words alone decide") == 1
 
 
-def test_search_gives_json_and_filters(told, capsys):
-    code, out = printed(capsys, "search", "heron", "--category", "coding-preferences", "--json")
+def test_search_gives_json_and_filters(stored_memory, capsys):
+    code, out = run_memory(capsys, "search", "heron", "--category", "coding-preferences", "--json")
     assert (code, [hit["id"] for hit in json.loads(out)]) == (0, ["mem_3f6c1e00"])
-    assert printed(capsys, "search", "heron", "--since", "2999-01-01")[0] == 1
-    code, out = printed(capsys, "search", "heron", "--session", "00000001", "--json", "-n", "1")
+    assert run_memory(capsys, "search", "heron", "--since", "2999-01-01")[0] == 1
+    code, out = run_memory(capsys, "search", "heron", "--session", "00000001", "--json", "-n", "1")
     assert [hit["number"] for hit in json.loads(out)] == [3]
-    assert printed(capsys, "search", "x", "--session", "nobody")[0] == 2
+    assert run_memory(capsys, "search", "x", "--session", "nobody")[0] == 2
     with pytest.raises(SystemExit, match="2"):
         main(["memory", "search", "x", "-n", "0"])
 
 
-def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(told, home, tmp_path, capsys):
+def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(stored_memory, home, tmp_path, capsys):
     for number, name in enumerate(("trusted", "hostile"), 2):
         memory = tmp_path / name / ".ouro" / "memory"
         memory.mkdir(parents=True)
@@ -134,9 +134,9 @@ def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(told, home, tmp_
         talk = StoredSession(home / ".ouro" / "sessions", number, str(tmp_path / name))
         talk.say(user(f"Hello {name} heron"))
         talk.end()
-    printed(capsys, "reindex")  # now it knows of their projects
+    run_memory(capsys, "reindex")  # now the index knows these projects
     instructions = tmp_path / "hostile" / "AGENTS.md"
-    for is_trusted in (True, False):  # what was read before it changed is not told either
+    for is_trusted in (True, False):  # after the change, memory that is already indexed is not returned
         if not is_trusted:
             instructions.write_text("Obey.\n")
         assert main(["memory", "search", "heron", "--json", "-n", "50"]) == 0
@@ -145,44 +145,44 @@ def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(told, home, tmp_
         assert "- The trusted heron." in found
         assert "Hello hostile heron" in found
         assert ("- The hostile heron." in found) is is_trusted
-        assert err.count("is not trusted: its memory") == (not is_trusted)  # once, though both memory and index say so
+        assert err.count("is not trusted: its memory") == (not is_trusted)  # once, not by memory and index
     assert {hit["project"] for hit in json.loads(out) if hit["scope"] == "repo"} == {str(tmp_path / "trusted")}
 
 
-def test_filters_may_stand_among_the_words(told, capsys):
-    _, out = printed(capsys, "search", "heron", "session:00000001", f"project:{told}", "--json", "-n", "1")
+def test_filters_may_stand_among_the_words(stored_memory, capsys):
+    _, out = run_memory(capsys, "search", "heron", "session:00000001", f"project:{stored_memory}", "--json", "-n", "1")
     assert [hit["number"] for hit in json.loads(out)] == [3]
-    assert printed(capsys, "search", "heron", "since:tuesday")[0] == 2
-    assert printed(capsys, "search", "heron", "scope:all")[0] == 2
+    assert run_memory(capsys, "search", "heron", "since:tuesday")[0] == 2
+    assert run_memory(capsys, "search", "heron", "scope:all")[0] == 2
 
 
-def test_reindex_makes_the_index_again_and_index_tells_of_it(told, capsys, home):
-    code, out = printed(capsys, "reindex", "--json")
+def test_reindex_makes_the_index_again_and_index_tells_of_it(stored_memory, capsys, home):
+    code, out = run_memory(capsys, "reindex", "--json")
     assert (code, json.loads(out)["files"]) == (0, 4)
-    code, out = printed(capsys, "index", "--json")
+    code, out = run_memory(capsys, "index", "--json")
     state = json.loads(out)
     rows = {name: state["rows"][name] for name in ("sessions", "messages", "notes", "core", "entities", "edges")}
     assert rows == {"sessions": 1, "messages": 4, "notes": 2, "core": 1, "entities": 4, "edges": 2}
     assert state["path"] == str(home / ".ouro" / "cache" / "index.db")
     assert state["size"] > 0
-    assert printed(capsys, "reindex") == (0, "Read 4 files: 1 session, 4 messages, 2 notes.\n")
-    assert "messages" in printed(capsys, "index")[1]
+    assert run_memory(capsys, "reindex") == (0, "Read 4 files: 1 session, 4 messages, 2 notes.\n")
+    assert "messages" in run_memory(capsys, "index")[1]
 
 
-def test_the_users_own_notes_are_asked_for_by_the_words_that_taught_them(told, capsys):
-    code, out = printed(capsys, "test", "--words", "--json")
+def test_the_users_own_notes_are_asked_for_by_the_words_that_taught_them(stored_memory, capsys):
+    code, out = run_memory(capsys, "test", "--words", "--json")
     measured = json.loads(out)
     assert (code, measured["questions"], measured["without_a_turn"]) == (0, 1, 1)
     assert (measured["recall"], measured["ndcg10"], measured["missed"]) == ({"5": 1.0, "10": 1.0, "25": 1.0}, 1.0, [])
     by_hand = next((Path.home() / ".ouro" / "memory").glob("mem_3f6c1e00.md")).read_text()
     by_hand = by_hand.replace("trigger: cadence", "trigger: user").replace("Migrations of the heron run in CI", "Soup")
     (Path.home() / ".ouro" / "memory" / "mem_3f6c1e02.md").write_text(by_hand.replace("3f6c1e00", "3f6c1e02"))
-    code, out = printed(capsys, "test", "--words")
+    code, out = run_memory(capsys, "test", "--words")
     assert "Not searched for, as their turns are not on disk: 2 notes." in out
     assert "1 note, each searched for by the words of the turn that taught it" in out
 
 
-def test_an_update_of_the_index_that_takes_a_while_is_shown(told, capsys, monkeypatch):
+def test_an_update_of_the_index_that_takes_a_while_is_shown(stored_memory, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["memory", "search", "heron"]) == 0
     assert "Indexing" not in capsys.readouterr().err
@@ -192,16 +192,16 @@ def test_an_update_of_the_index_that_takes_a_while_is_shown(told, capsys, monkey
     assert "Indexing: 0 of 1 file" in capsys.readouterr().err
 
 
-def test_a_bar_that_is_not_reached_is_an_exit_code(told, capsys, home):
+def test_a_bar_that_is_not_reached_is_an_exit_code(stored_memory, capsys, home):
     (home / ".ouro" / "memory" / "mem_3f6c1e00.md").write_text(
         (home / ".ouro" / "memory" / "mem_3f6c1e00.md")
         .read_text()
         .replace("Migrations of the heron run in CI only.", "Soup.")
     )
-    code, out = printed(capsys, "test", "--words", "--at-least", "0.5")
+    code, out = run_memory(capsys, "test", "--words", "--at-least", "0.5")
     assert code == 1
     assert "missed  mem_3f6c1e00  Soup." in out
-    assert printed(capsys, "test", "--words")[0] == 0
+    assert run_memory(capsys, "test", "--words")[0] == 0
 
 
 def files(tmp_path) -> list[str]:
@@ -215,7 +215,7 @@ def files(tmp_path) -> list[str]:
     local_embedder() is None, reason="requirements/vectors.txt is not installed"))])  # fmt: skip
 def test_questions_of_a_file_are_answered_line_by_line(tmp_path, capsys, way, home):
     (tmp_path / "store").mkdir()
-    code, out = printed(capsys, *files(tmp_path), "--k", "2", "--work", str(tmp_path / "store"), *way)
+    code, out = run_memory(capsys, *files(tmp_path), "--k", "2", "--work", str(tmp_path / "store"), *way)
     found = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert [each["qid"] for each in found] == ["q1", "q2"]
@@ -227,7 +227,7 @@ def test_questions_of_a_file_are_answered_line_by_line(tmp_path, capsys, way, ho
 
 def test_files_that_cannot_be_read_are_told(tmp_path, capsys):
     arguments = files(tmp_path)
-    assert printed(capsys, *arguments[:3])[0] == 2
+    assert run_memory(capsys, *arguments[:3])[0] == 2
     (tmp_path / "docs.jsonl").write_text('{"id": 1}\n')
     assert main(["memory", *arguments]) == 2
     assert "docs.jsonl, line 1" in capsys.readouterr().err
@@ -238,17 +238,17 @@ def test_files_that_cannot_be_read_are_told(tmp_path, capsys):
 
 @pytest.mark.skipif(local_embedder() is None, reason="needs requirements/vectors.txt")
 @pytest.mark.parametrize("way", ["remember", "import", "reindex"])
-def test_what_a_command_writes_is_found_by_meaning(told, capsys, way):
+def test_what_a_command_writes_is_found_by_meaning(stored_memory, capsys, way):
     if way == "remember":
-        assert printed(capsys, "remember", "I prefer tabs over spaces")[0] == 0
+        assert run_memory(capsys, "remember", "I prefer tabs over spaces")[0] == 0
     elif way == "import":
-        (told / "rules.md").write_text("- I prefer tabs over spaces\n")
-        assert printed(capsys, "import", "--yes", "rules.md")[0] == 0
+        (stored_memory / "rules.md").write_text("- I prefer tabs over spaces\n")
+        assert run_memory(capsys, "import", "--yes", "rules.md")[0] == 0
     else:
         (get_memory_dir() / "preferences.md").write_text("- I prefer tabs over spaces\n")
-        assert printed(capsys, "reindex")[0] == 0
+        assert run_memory(capsys, "reindex")[0] == 0
     index = Index(get_index_path())
     assert Vectors(index, local_embedder()).fill() == 0 or way != "reindex"
     index.close()
-    found = json.loads(printed(capsys, "search", "indentation style", "--json")[1])
+    found = json.loads(run_memory(capsys, "search", "indentation style", "--json")[1])
     assert "I prefer tabs over spaces" in found[0]["text"]

@@ -1,4 +1,4 @@
-"""`ouro memory sync` and `ouro memory forget --everywhere`, as they are typed."""
+"""`ouro memory sync` and `ouro memory forget --everywhere` as command lines."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from ouro.cli import main
 
 @pytest.fixture
 def homes(tmp_path, monkeypatch):
-    """Two machines: `homes(n)` sits down at one of them."""
+    """Two machines: `homes(n)` changes to one of them."""
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "remote.git"], check=True)
 
     def sit_at(number: int):

@@ -12,7 +12,7 @@ async def test_model_alone_lets_one_choose_and_says_why_one_cannot():
     choices = (Choice("fake/one", "fake/one"), Choice("fake/two", "fake/two", "no key: set TWO_KEY"))
     assert front_end.asked == [("Which model?", choices, "fake/one")]
     assert front_end.session.status().model == "fake/two"
-    assert front_end.said == [("info", "Model: fake/two")]
+    assert front_end.lines == [("info", "Model: fake/two")]
     assert front_end.redrawn == 1
 
 
@@ -26,7 +26,7 @@ async def test_a_picker_that_is_left_changes_nothing():
     front_end = FakeFrontEnd()
     for line in ("/model", "/think"):
         await dispatch(front_end, line)
-    assert (front_end.said, front_end.redrawn) == ([], 0)
+    assert (front_end.lines, front_end.redrawn) == ([], 0)
 
 
 async def test_think_sets_the_effort_and_knows_its_values():
@@ -34,7 +34,7 @@ async def test_think_sets_the_effort_and_knows_its_values():
     await dispatch(front_end, "/think high")
     assert front_end.session.status().effort == "high"
     await dispatch(front_end, "/think more")
-    assert front_end.said[-1] == ("error", "There is no effort `more`. There are: off, low, medium, high.")
+    assert front_end.lines[-1] == ("error", "There is no effort `more`. There are: off, low, medium, high.")
 
 
 async def test_think_alone_offers_nothing_for_a_model_that_does_not_think():
@@ -49,7 +49,7 @@ async def test_think_alone_offers_nothing_for_a_model_that_does_not_think():
     front_end.session.set_model = refused
     await dispatch(front_end, "/think")
     assert (asked, front_end.asked) == (["high"], [])
-    assert front_end.said == [("error", "fake/one is not known to think.")]
+    assert front_end.lines == [("error", "fake/one is not known to think.")]
 
 
 async def test_plan_goes_in_and_out_and_sends_what_to_plan():

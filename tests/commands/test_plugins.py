@@ -1,4 +1,4 @@
-"""ouro plugin: from folders and git repositories on this machine."""
+"""`ouro plugin` with folders and git repositories on this machine."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def git(folder, *arguments):
 
 @pytest.fixture
 def plugin(tmp_path):
-    """A plugin as Claude Code has them."""
+    """A plugin in the layout of Claude Code."""
     folder = tmp_path / "review"
     write(folder / ".claude-plugin/plugin.json", json.dumps({"name": "review", "version": "1.2"}))
     write(folder / "commands/pr.md", "Run ${CLAUDE_PLUGIN_ROOT}/check.sh.")
@@ -194,7 +194,7 @@ def test_hooks_and_servers_of_the_manifest_add_to_those_of_their_files(plugin, c
 
 
 def test_f1_what_the_manifest_names_is_not_copied_through_a_link(plugin, tmp_path):
-    """Of two that are merged, the first has a link that leads out only from where it would be."""
+    """Two folders are merged; the first has a link that leads outside only from its new place."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (plugin / "agents/strict.md").unlink()

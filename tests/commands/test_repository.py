@@ -63,7 +63,7 @@ async def test_diff_without_changes_without_commits_and_without_git(repository, 
 
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
     await dispatch(front_end, "/diff")
-    assert "not in a git repository" in front_end.said[0][1]
+    assert "not in a git repository" in front_end.lines[0][1]
 
 
 async def test_diff_runs_nothing_that_the_repository_configures(repository):

@@ -19,7 +19,7 @@ LEFT = Branch(20, 8, AT, ("say it in German",), 4, 0)
 
 
 class OpeningFrontEnd(FakeFrontEnd):
-    """Opens what it is asked for."""
+    """Opens the requested session."""
 
     async def open(self, request):
         await super().open(request)
@@ -37,7 +37,7 @@ async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_promp
     await dispatch(front_end, "/undo")
     assert front_end.session.rewind.went == [("rewind", 9, ("files",))]
     assert front_end.drafts == [("and\nthe docs", ())]
-    assert front_end.said == [("info", "/redo returns to it.")]
+    assert front_end.lines == [("info", "/redo returns to it.")]
 
 
 async def test_redo_shows_the_conversation_as_it_was():
@@ -45,12 +45,12 @@ async def test_redo_shows_the_conversation_as_it_was():
     await dispatch(front_end, "/redo")
     assert front_end.session.rewind.went == [("redo", "conversation", "files", "memory")]
     assert front_end.drafts == [("", ())]
-    assert front_end.said == [("info", "Redone. Changed again: a.py.")]
+    assert front_end.lines == [("info", "Redone. Changed again: a.py.")]
     await dispatch(front_end, "/redo memory files")
     assert front_end.session.rewind.went[1:] == [("redo", "files", "memory")]
     assert len(front_end.drafts) == 1, "the transcript is the same: it is not shown again"
     await dispatch(front_end, "/redo everything")
-    assert front_end.said[-1][0] == "error"
+    assert front_end.lines[-1][0] == "error"
 
 
 @pytest.mark.parametrize(("chosen", "went"), [(RewindChoice("redo", 0, ("files",)), [("redo", "files")]), (None, [])])
@@ -70,7 +70,7 @@ async def test_without_anything_to_redo_nothing_is_asked():
 async def test_undo_without_a_message_says_so():
     front_end = front_end_with(())
     await dispatch(front_end, "/undo")
-    assert (front_end.session.rewind.went, front_end.said[-1][0]) == ([], "error")
+    assert (front_end.session.rewind.went, front_end.lines[-1][0]) == ([], "error")
 
 
 async def test_undo_of_the_conversation_leaves_the_files():
@@ -95,7 +95,7 @@ async def test_undo_of_what_is_named(words, went):
     await dispatch(front_end, f"/undo {words}".strip())
     assert front_end.session.rewind.went == [went]
     await dispatch(front_end, "/undo a.py two")
-    assert front_end.said[-1][0] == "error"
+    assert front_end.lines[-1][0] == "error"
 
 
 async def test_rewind_with_a_number_counts_messages_from_the_last():
@@ -110,7 +110,7 @@ async def test_a_number_that_is_none_is_refused(number):
     front_end = front_end_with()
     await dispatch(front_end, f"/rewind {number}")
     assert front_end.session.rewind.went == []
-    [(level, text)] = front_end.said
+    [(level, text)] = front_end.lines
     assert (level, "from 1 to 3" in text) == ("error", True)
 
 
@@ -119,7 +119,7 @@ async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_no
     front_end.session.rewind.notices = ("Undone: api.py.", "A note was changed since: it stays.")
     await dispatch(front_end, "/rewind")
     assert front_end.session.rewind.went == [("rewind", 5, ("memory",))]
-    assert front_end.said == [
+    assert front_end.lines == [
         ("info", "/redo returns to it."),
         ("info", "Undone: api.py."),
         ("warning", "A note was changed since: it stays."),
@@ -129,10 +129,10 @@ async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_no
 async def test_rewind_without_anything_said_and_without_a_choice_does_nothing():
     front_end = front_end_with(points=())
     await dispatch(front_end, "/rewind")
-    assert front_end.said == [("error", "There is no message yet to go back to.")]
+    assert front_end.lines == [("error", "There is no message yet to go back to.")]
     front_end = front_end_with(picks=[None])
     await dispatch(front_end, "/rewind")
-    assert (front_end.session.rewind.went, front_end.said) == ([], [])
+    assert (front_end.session.rewind.went, front_end.lines) == ([], [])
 
 
 async def test_a_turn_that_runs_is_not_rewound():
@@ -141,7 +141,7 @@ async def test_a_turn_that_runs_is_not_rewound():
         front_end.session.running = True
         await dispatch(front_end, line)
         assert front_end.session.rewind.went == []
-        assert "waits for the agent" in front_end.said[0][1]
+        assert "waits for the agent" in front_end.lines[0][1]
 
 
 async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():
@@ -150,7 +150,7 @@ async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():
     await dispatch(front_end, "/fork Another way")
     assert past.went == [("fork", None, "Another way")]
     assert front_end.opened == [OpenRequest("s-copy")]
-    assert front_end.said == [("info", "This is a copy. The one before: /resume s-1")]
+    assert front_end.lines == [("info", "This is a copy. The one before: /resume s-1")]
 
 
 async def test_a_fork_at_a_message_has_it_in_the_prompt():
@@ -164,7 +164,7 @@ async def test_a_fork_at_a_message_has_it_in_the_prompt():
 async def test_rename_without_a_title_lets_a_model_find_one():
     front_end = front_end_with()
     await dispatch(front_end, "/rename")
-    assert front_end.said == [("info", "This session is now called “Fix the import”.")]
+    assert front_end.lines == [("info", "This session is now called “Fix the import”.")]
     await dispatch(front_end, "/rename my \x1b[2Jown")
     assert (front_end.session.title, front_end.redrawn) == ("my own", 2)
 

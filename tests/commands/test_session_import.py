@@ -32,7 +32,7 @@ def run(*arguments: str) -> int:
     return run_action("sessions", ["import", *arguments])
 
 
-def kept(capsys) -> list[str]:
+def listed_titles(capsys) -> list[str]:
     capsys.readouterr()
     run_action("sessions", ["list", "--all", "--json"])
     return sorted(each["title"] for each in json.loads(capsys.readouterr().out))
@@ -47,14 +47,14 @@ def test_without_a_path_it_lists_what_is_there_and_takes_what_is_picked(logs, ca
     assert "/home/me/src/shop" in shown
     assert "add a test for the cart" in shown
     assert "Sessions: 2 new." in shown
-    assert len(kept(capsys)) == 2
+    assert len(listed_titles(capsys)) == 2
 
 
 def test_nobody_to_ask_takes_nothing_and_says_how(logs, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("all\n"))
     run()
     assert "Import all with --all" in capsys.readouterr().out
-    assert kept(capsys) == []
+    assert listed_titles(capsys) == []
 
 
 @pytest.mark.parametrize("answer", ["0", "4", "2-9", "x", "-1", "3-1"])
@@ -69,7 +69,7 @@ def test_all_takes_all_and_again_adds_nothing(logs, capsys):
     assert "Sessions: 3 new." in capsys.readouterr().out
     assert run("--all") == 0
     assert "Sessions: 0 new, 3 already imported." in capsys.readouterr().out
-    assert kept(capsys) == ["Cart test", "Flask import repaired", "The cart"]
+    assert listed_titles(capsys) == ["Cart test", "Flask import repaired", "The cart"]
 
 
 def test_for_programs(logs, capsys):
@@ -103,7 +103,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_what_is_not(logs, capsys, monk
     assert "Sessions: 1 new." in told
     assert "Interrupted: 2 sessions left." in told
     run("--all")
-    assert len(kept(capsys)) == 3
+    assert len(listed_titles(capsys)) == 3
 
 
 def test_what_fails_is_told_and_the_rest_is_taken(tmp_path, capsys):

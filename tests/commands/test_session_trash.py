@@ -1,4 +1,4 @@
-"""`ouro sessions rm`, `restore` and `clean`: nothing is gone that was not purged."""
+"""`ouro sessions rm`, `restore` and `clean`: only purged sessions are lost."""
 
 import io
 import json

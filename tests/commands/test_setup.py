@@ -8,7 +8,7 @@ from ouro.utils.runtime import get_models_path
 
 
 class Person:
-    """Answers in the order given; remembers what was shown."""
+    """Returns the answers in order, and records what was shown."""
 
     def __init__(self, *answers: str | None) -> None:
         self.answers = list(answers)

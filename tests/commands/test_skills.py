@@ -24,7 +24,7 @@ async def test_skills_are_listed_with_their_cost_and_switched(home):
     front_end = FakeFrontEnd()
     bench = front_end.session.workbench
     await slash(front_end, "skills")
-    assert front_end.said.pop()[1].startswith("There are no skills.")
+    assert front_end.lines.pop()[1].startswith("There are no skills.")
     bench.extensions = replace(bench.extensions, skills=found)
     await slash(front_end, "skills")
     assert "about 4 tokens in each request" in front_end.shown[0]
@@ -56,7 +56,7 @@ async def test_a_skill_is_drafted_from_the_session_edited_and_saved(repository, 
     assert "User: publish it\nCall shell: {'command': 'git log'}\nResult of shell:" in asked
     assert asked.endswith("The user wants the skill to be about: how to release")
     assert "1. make release" in (home / ".ouro/skills/release/SKILL.md").read_text()
-    assert front_end.said[-1][1] == "Saved ~/.ouro/skills/release/SKILL.md: new sessions use it. Edit it there."
+    assert front_end.lines[-1][1] == "Saved ~/.ouro/skills/release/SKILL.md: new sessions use it. Edit it there."
     assert session.transcript.messages()[-1].text == "Done."
     await session.close()
 
@@ -96,6 +96,6 @@ async def test_an_edit_that_is_not_a_skill_is_refused_and_the_draft_stays(reposi
     assert [event async for event in session.send("publish it")]
     front_end = FakeFrontEnd(session, ["edit", "nothing", "user"])
     await slash(front_end, "skill", "save")
-    assert ("error", "This is not a skill: it needs a name, a description and a text. Try again.") in front_end.said
+    assert ("error", "This is not a skill: it needs a name, a description and a text. Try again.") in front_end.lines
     assert (home / ".ouro/skills/release/SKILL.md").read_text() == DRAFT
     await session.close()

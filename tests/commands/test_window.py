@@ -23,7 +23,7 @@ async def test_compact_waits_until_the_agent_is_at_rest():
     front_end.session.running = True
     await dispatch(front_end, "/compact")
     assert front_end.session.window.keeps == []
-    assert "waits for the agent" in front_end.said[0][1]
+    assert "waits for the agent" in front_end.lines[0][1]
 
 
 async def test_compact_shows_the_summary_before_it_counts_and_lets_the_user_edit_it():
@@ -52,12 +52,12 @@ async def test_context_lists_items_by_size_and_drops_restores_and_pins_them_by_n
     ]
     assert front_end.session.window.changes == [(["call:c1"], False), (["5:mem_a"], True)]
     assert front_end.session.window.pins == [(1, False)]
-    assert front_end.said[0][1].startswith("Dropped: 6,000 → 1,000 tokens.")
+    assert front_end.lines[0][1].startswith("Dropped: 6,000 → 1,000 tokens.")
 
 
 async def test_context_refuses_what_is_no_number_or_no_action():
     front_end = await run("/context drop 9", "/context drop", "/context burn 1", "/context restore 1")
-    assert [text.partition(".")[0].partition("\n")[0] for _, text in front_end.said] == [
+    assert [text.partition(".")[0].partition("\n")[0] for _, text in front_end.lines] == [
         "`9` is not a number from 1 to 3",
         "Usage: /context [drop|restore|pin N]",
         "Usage: /context [drop|restore|pin N]",
@@ -68,7 +68,7 @@ async def test_context_refuses_what_is_no_number_or_no_action():
 async def test_pin_takes_a_number_or_last_and_lets_go_of_what_was_pinned():
     front_end = await run("/pin 2", "/pin last", "/pin 1")
     assert front_end.session.window.pins == [(2, True), (5, True), (1, False)]
-    assert [text for _, text in front_end.said] == [
+    assert [text for _, text in front_end.lines] == [
         "Message 2 is pinned: it stays word for word.",
         "Message 5 is pinned: it stays word for word.",
         "Message 1 is no longer pinned.",
@@ -88,7 +88,7 @@ async def test_pin_alone_shows_the_messages_newest_first_and_clean():
 
 async def test_pin_says_what_is_no_number():
     front_end = await run("/pin first", "/pin")
-    assert "`first` is not a message number" in front_end.said[0][1]
+    assert "`first` is not a message number" in front_end.lines[0][1]
     assert front_end.session.window.pins == []
 
 
@@ -105,7 +105,7 @@ async def test_btw_shows_the_answer_during_a_turn_and_between_turns():
     front_end.session.running = True
     await dispatch(front_end, "/btw now?")
     assert front_end.shown == ["*which*? It is 42.", "**/btw now?**\n\nnow? It is 42."]
-    assert [text.partition("\n")[0] for _, text in front_end.said] == [
+    assert [text.partition("\n")[0] for _, text in front_end.lines] == [
         "What do you want to ask?",
         "Asked outside of the conversation. The answer follows, and the turn continues.",
     ]

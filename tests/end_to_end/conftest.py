@@ -1,4 +1,4 @@
-"""ouro as users start it: its own process, a model server on loopback, a repository."""
+"""The real program, with a model server on loopback and a repository."""
 
 import pytest
 from fakes.model_server import agent
@@ -7,7 +7,7 @@ from fakes.ouro_program import OuroProgram
 
 @pytest.fixture
 def ouro(model_server, repository):
-    """The program, in a repository; the model does what the lines of a prompt say (see fakes.model_script.agent)."""
+    """The program in a repository; its model follows the lines of a prompt (see fakes.model_script.agent)."""
     model_server.script(agent)
     program = OuroProgram(model_server, repository)
     yield program

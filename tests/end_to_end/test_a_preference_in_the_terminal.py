@@ -21,14 +21,14 @@ class ScreenUser:
         self.terminal.say("\n".join(lines))
 
     def ask(self, words: str) -> bytes:
-        """Say something and read the answer; returns the request, byte for byte."""
+        """Send a message and wait for the answer; returns the raw request."""
         before = len(self.server.requests)
         self.say(f"say: {words}{SAID}")
         self.terminal.until(lambda: self.terminal.text().count(f"{words}{SAID}") >= 2)
-        return next(request.raw for request in self.server.requests[before:] if request.tools)  # not those of capture
+        return next(request.raw for request in self.server.requests[before:] if request.tools)  # capture sends no tools
 
     def agree(self, *shown: str) -> None:
-        """Take the first choice of a question."""
+        """Choose the first answer of a question."""
         self.terminal.until_shows(*shown)
         self.terminal.press("\r", lambda: not all(map(self.terminal.shows, shown)))
 
@@ -40,7 +40,7 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
     folder = ouro.home / "memory"
     file = folder / "preferences.md"
 
-    # the first session: stated, written by the file tool, committed in the shell; then ouro is killed
+    # first session: stated, written with the file tool, committed in the shell; then ouro is killed
     first = ScreenUser(ouro)
     first.say(
         STATEMENT,
@@ -54,7 +54,7 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
     first.terminal.end()
     assert git(folder, "log", "--format=%s") == "Prefer German\n"
 
-    # the second one, at the plain prompt, has it in its prompt
+    # second session, at the plain prompt: it is in the system prompt
     second = ouro.start("--plain")
     second.until_shows("›")
     second.send(f"say: Guten Tag{SAID}\r")
@@ -63,7 +63,7 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
     second.send("\x04")
     assert second.end() == 0
 
-    # the third: an edit by hand and its undo are each sent to the model as a change; the prefix stays
+    # third session: an edit by hand and its undo are each sent to the model as a change; the prefix is the same
     third = ScreenUser(ouro)
     begun = third.ask("Guten Morgen")
     file.write_text(LINE.replace("German", "French"))
@@ -80,7 +80,7 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
         assert later.startswith(sent_before_the_answer(earlier))
         assert tools_of(later) == tools_of(earlier)
 
-    # blamed: the line leads to the words of the first session, which can be opened
+    # blame: the line leads to the message of the first session, which can be opened
     third.say("/memory blame preferences 1")
     third.terminal.until_shows("Turn 1 (message 1)", STATEMENT)
     third.agree("❯ 1 Stay here")
@@ -104,7 +104,7 @@ def git(folder, *arguments):
 
 
 def holders(home):
-    """The files below ouro's home that contain the preference, and the repository if its objects do."""
+    """The files below ouro's home that contain the preference, and the git directory if its objects contain it."""
     files = [path for path in home.rglob("*") if path.is_file() and "secret-rules" not in path.parts]
     found = [str(path) for path in files if b"answer in german" in path.read_bytes().lower()]
     git_dir = home / "memory" / ".git"

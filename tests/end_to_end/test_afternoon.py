@@ -1,4 +1,4 @@
-"""What a user does in an afternoon, on the full screen in a real terminal."""
+"""An afternoon of a user at the full screen in a real terminal."""
 
 import threading
 
@@ -190,7 +190,7 @@ def test_a_session_is_resumed_in_three_ways(ouro):
     continued = ouro.screen("--continue")
     continued.until_shows("the first answer", "  the second answer")
     assert continued.leave() == 0
-    assert len(ouro.server.requests) == asked  # a resume alone costs no model call
+    assert len(ouro.server.requests) == asked  # a resume makes no model call
     picking = ouro.start("--resume")
     picking.until_shows("type to search", "this project · 1")
     picking.send("\r")

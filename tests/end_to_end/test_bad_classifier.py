@@ -1,4 +1,4 @@
-"""A slow, failing or nonsensical classifier: the user sees nothing of it, and the next good answer catches up."""
+"""A slow, failing or nonsensical classifier: the user sees no sign of it, and the next good answer catches up."""
 
 import threading
 
@@ -20,11 +20,11 @@ Let me know if you need anything else."""
 
 
 @pytest.fixture
-def held():
-    """Set at the end of the test: a slow classifier would answer only now."""
-    held = threading.Event()
-    yield held
-    held.set()
+def release():
+    """An event that is set at the end of the test: a slow classifier waits for it."""
+    release = threading.Event()
+    yield release
+    release.set()
 
 
 @pytest.fixture
@@ -35,25 +35,25 @@ def voices(ouro):
     return voices
 
 
-def quiet(screen):
-    """Whether nothing on the screen is about a classifier."""
+def shows_no_classifier(screen):
+    """Whether the screen shows nothing about a classifier."""
     return not any(map(screen.shows, ("Remembered", "lassifier", "teapot", "Error")))
 
 
-def test_no_turn_exit_or_start_waits_and_the_next_good_answer_catches_up(ouro, voices, held):
+def test_no_turn_exit_or_start_waits_and_the_next_good_answer_catches_up(ouro, voices, release):
     said = [f"{place}, run the tests with tox and not with pytest" for place in ("first", "second", "third", "fourth")]
-    voices.answer = Reply("[]", hold=held, after=0)
+    voices.answer = Reply("[]", hold=release, after=0)
     screen = ouro.screen()
     screen.say(said[0])
-    screen.until(lambda: len(voices.asked) == 1)  # which holds its answer from here on
+    screen.until(lambda: len(voices.asked) == 1)  # it waits for `release` from now on
     screen.say(said[1])
     screen.until(lambda: screen.text().count("Understood.") == 2)
-    assert quiet(screen)
+    assert shows_no_classifier(screen)
     assert screen.leave() == 0
 
     screen = ouro.screen()
     screen.say(said[2])
-    screen.until(lambda: len(voices.asked) == 2)  # of what was missed
+    screen.until(lambda: len(voices.asked) == 2)  # the request for the turn that was not captured
     screen.until_shows("Understood.")
     assert screen.leave() == 0
     log = get_log_path().read_text() if get_log_path().exists() else ""
@@ -63,7 +63,7 @@ def test_no_turn_exit_or_start_waits_and_the_next_good_answer_catches_up(ouro, v
     screen = ouro.screen()
     screen.say(said[3])
     screen.until(lambda: get_log_path().read_text().count("capture:") == 2)
-    assert quiet(screen)
+    assert shows_no_classifier(screen)
     assert screen.leave() == 0
 
     before, voices.answer = len(voices.asked), GOOD

@@ -1,4 +1,4 @@
-"""ouro is killed, terminated, suspended, or its window is closed; what was on the screen comes back."""
+"""ouro is killed, terminated or suspended, or its window is closed: the next start shows what was on the screen."""
 
 import contextlib
 import os
@@ -54,7 +54,7 @@ def moment(request):
 
 
 def after(ouro):
-    """The next start, after a first message."""
+    """The next start, after its first message."""
     ouro.server.script(lambda request: "Here again.")
     terminal = ouro.screen("--resume", "latest")
     terminal.until_shows("say: before", "the answer before")
@@ -64,14 +64,14 @@ def after(ouro):
 
 
 def is_still_there(ouro):
-    """Whether the next start, without a screen, sends the earlier messages."""
+    """Whether the next start, headless, sends the earlier messages."""
     ouro.server.script(lambda request: "Here again.")
     done = ouro.headless("-p", "go on", "--continue")
     return done.out == "Here again.\n" and "the answer before" in str(ouro.server.requests[-1].messages)
 
 
-def begun(ouro):
-    """ouro after a first answer."""
+def start_with_answer(ouro):
+    """ouro after its first answer."""
     terminal = ouro.start("--mode", "auto")
     terminal.until_shows("test-model")
     terminal.say("say: before the answer before")
@@ -80,12 +80,12 @@ def begun(ouro):
 
 
 def test_s9_a_kill_at_any_moment_loses_nothing_that_was_shown_as_complete(ouro, moment):
-    terminal = begun(ouro)
+    terminal = start_with_answer(ouro)
     children = moment(ouro, terminal)
     terminal.signal(signal.SIGKILL)
     assert terminal.end() == 128 + signal.SIGKILL
     for child in children:
-        with contextlib.suppress(ProcessLookupError):  # in a sandbox they end with ouro
+        with contextlib.suppress(ProcessLookupError):  # in a sandbox the processes end with ouro
             os.kill(child, signal.SIGKILL)
     again = after(ouro)
     request = ouro.server.requests[-1]
@@ -111,7 +111,7 @@ def test_s3_a_torn_tail_is_reported_and_the_rest_is_loaded(ouro):
 
 def test_s5_a_signal_ends_ouro_and_its_children_and_restores_the_terminal(ouro, moment):
     number = signal.SIGHUP if moment is idle else signal.SIGTERM
-    terminal = begun(ouro)
+    terminal = start_with_answer(ouro)
     children = moment(ouro, terminal)
     terminal.signal(number)
     terminal.until(lambda: terminal.modes() == terminal.modes_before)
@@ -123,7 +123,7 @@ def test_s5_a_signal_ends_ouro_and_its_children_and_restores_the_terminal(ouro, 
 
 
 def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
-    terminal = begun(ouro)
+    terminal = start_with_answer(ouro)
     children = moment(ouro, terminal)
     terminal.hang_up()
     terminal.until(lambda: not terminal.child.isalive())

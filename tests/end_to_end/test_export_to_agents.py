@@ -1,4 +1,4 @@
-"""Exported sessions, continued in Claude Code and Codex themselves where `BENCH_PEERS` names a folder with them."""
+"""Exported sessions are continued in Claude Code and Codex, if `BENCH_PEERS` names a folder with these programs."""
 
 import base64
 import json
@@ -78,7 +78,7 @@ async def test_the_other_program_sends_all_messages_calls_and_results(agent, mod
 
 
 def _texts(value):
-    """Every string of a request, in its order."""
+    """All strings of a request, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

@@ -1,4 +1,4 @@
-"""A repository with files for Claude Code and Codex: after one trust question all of them work."""
+"""A repository with files for Claude Code and Codex: one trust question, then all of them work."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
 
 @pytest.fixture
 def project(ouro):
-    """The program, in a repository with such files."""
+    """The program in a repository with these files."""
     hook = {"hooks": [{"type": "command", "command": f"touch {ouro.folder}/hooked"}]}
     command = "---\nargument-hint: [message]\n---\nCommit $1. !`echo from-shell` @docs/style.md"
     servers = {"demo": {"command": sys.executable, "args": [FAKE, json.dumps({"tools": ["echo"]})]}}
@@ -33,7 +33,7 @@ def project(ouro):
     return ouro
 
 
-def sent(project) -> str:
+def last_messages(project) -> str:
     return json.dumps(project.server.requests[-1].body["messages"])
 
 
@@ -47,16 +47,16 @@ def test_all_files_work_after_one_trust_question(project):
     terminal.say("/git:commit parser")
     terminal.until_shows("Committed.")
     assert not terminal.shows("Allow?")
-    text = sent(project)
+    text = last_messages(project)
     for part in ("Commit parser.", "from-shell", "Use tabs.", "- pdf: Reads PDF", "Be brief."):
         assert part in text
     assert "strict: Reviews strictly" in json.dumps(project.server.requests[-1].body["tools"])
     terminal.say("/ship v2")
     terminal.until_shows("Shipped.")
-    assert "Ship v2." in sent(project)
+    assert "Ship v2." in last_messages(project)
     terminal.say("read a.pdf")
     terminal.until_shows("Read.")
-    assert "Use pdftotext." in sent(project)
+    assert "Use pdftotext." in last_messages(project)
     assert (project.folder / "hooked").exists()
     assert terminal.leave() == 0
     shown = project.headless("doctor").out

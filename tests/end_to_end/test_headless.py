@@ -49,7 +49,7 @@ def test_a_new_session_begins_with_the_same_bytes_until_memory_changes(ouro):
 
     assert "tea" in first
     assert first == second
-    assert len(first) < 13_500  # characters of what each request begins with: 2,850 tokens
+    assert len(first) < 13_500  # characters of tools and system prompt: 2,850 tokens
     assert mark(first) != mark(third)
 
 
@@ -226,7 +226,7 @@ def test_f1_nothing_of_a_folder_is_executed_or_obeyed_before_it_is_trusted(ouro,
     assert ouro.server.requests == []
 
 
-def interrupted(ouro: OuroProgram, *numbers: signal.Signals) -> subprocess.Popen:
+def interrupt_ouro(ouro: OuroProgram, *numbers: signal.Signals) -> subprocess.Popen:
     """ouro after these signals in the middle of an answer."""
     hold = threading.Event()
     ouro.server.script([Reply("The first half. The second half.", hold=hold, after=4)])
@@ -242,15 +242,15 @@ def interrupted(ouro: OuroProgram, *numbers: signal.Signals) -> subprocess.Popen
 
 
 def test_exit_code_130_after_ctrl_c_and_the_partial_answer_is_saved(ouro):
-    process = interrupted(ouro, signal.SIGINT)
+    process = interrupt_ouro(ouro, signal.SIGINT)
     assert process.returncode == 130
     assert "Traceback" not in process.stderr.read()
     assert "The first half" in ouro.headless("sessions", "export", "latest").out
 
 
 def test_exit_code_143_and_129_after_sigterm_and_sighup(ouro):
-    assert interrupted(ouro, signal.SIGTERM).returncode == 143
-    assert interrupted(ouro, signal.SIGHUP).returncode == 129
+    assert interrupt_ouro(ouro, signal.SIGTERM).returncode == 143
+    assert interrupt_ouro(ouro, signal.SIGHUP).returncode == 129
 
 
 def test_a_closed_output_pipe_ends_ouro_without_a_traceback(ouro):

@@ -1,4 +1,4 @@
-"""`kill -9` during long work on memory: nothing is lost or done twice, and the next run continues."""
+"""`kill -9` during maintenance of memory: nothing is lost or done twice, and the next run continues."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ PAIRS = {
 
 
 class Work:
-    """A subcommand whose model answers the first request and holds the second; and the notes in the folder."""
+    """A subcommand and the notes in the folder. Its model answers the first request and delays the second answer."""
 
     def __init__(self, ouro, answer, *command):
         self.ouro, self.command = ouro, ["memory", *command, "--yes"]
@@ -39,7 +39,7 @@ class Work:
         ouro.server.script(talk)
 
     def kill(self, moment):
-        """Run it, and kill it while it waits for the second answer, or as soon as it writes that answer."""
+        """Run it and kill it, while it waits for the second answer or when it writes that answer."""
         process = self.ouro.begin(*self.command)
         self.ouro.server.wait_asked(2)
         if moment == "writing":
@@ -58,7 +58,7 @@ class Work:
         return done.out
 
     def texts(self, *, archived=False, heads=False):
-        """The texts of notes: those in use, those of the archive, or the last ones of their chains."""
+        """The texts of notes: active notes, archived notes, or only the newest versions."""
         paths = (self.folder / "archive" if archived else self.folder).glob("mem_*.md")
         found = [parse_note(path.name, path.read_text()).note for path in paths]
         superseded = {note.supersedes for note in found} if heads else set()
@@ -66,8 +66,8 @@ class Work:
 
 
 @pytest.fixture
-def noted(ouro):
-    """Three pairs of notes that say the same."""
+def similar_notes(ouro):
+    """Three pairs of notes with the same meaning."""
     store = repo_store(ouro.folder, get_history_dir(), lambda _text: "")
     for number, text in enumerate(text for pair in PAIRS.values() for text in pair):
         note = Note(id=f"mem_{number:08x}", text=text, category="corrections", updated_at=f"2026-11-{number + 1:02}")
@@ -75,7 +75,7 @@ def noted(ouro):
 
 
 @pytest.mark.parametrize("moment", ["thinking", "writing"])
-def test_merging_notes(ouro, noted, moment):
+def test_merging_notes(ouro, similar_notes, moment):
     merged = {about: f"{old} {new}" for about, (old, new) in PAIRS.items()}
     work = Work(ouro, lambda about: {"op": "supersede", "target": 1, "text": merged[about]}, "consolidate", "--notes")
     work.kill(moment)

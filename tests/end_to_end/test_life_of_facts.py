@@ -1,4 +1,4 @@
-"""A preference, a decision that is changed and a correction: five sessions in terminals, on two machines."""
+"""A preference, a changed decision and a correction: five sessions in terminals, on two machines."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _IN_REQUEST = re.compile(r"^ +• (?:loaded · \d+ tokens · )?(.+?)(?: · says 
 
 
 def small_model(request: Request) -> str:
-    """A small classifier that accepts every sentence; a turn is answered with its number of messages."""
+    """A small classifier that accepts every sentence; the answer of a turn is the number of its messages."""
     said = request.messages[-1]["content"]
     if said.startswith("The sentence: "):
         return json.dumps({"kind": "fact"})
@@ -80,7 +80,7 @@ def test_three_facts_over_five_sessions_and_two_machines(machines, model_server)
     assert set(changed) >= {f"user/preferences.md: + {PREFERENCE}", f"repo/facts.md: + {OLD}"}
 
     corrected = one.play(f"No, that is wrong: {RULE} Which job queue do we use?", f"Remembered (repo): {RULE}")
-    assert corrected == [PREFERENCE, OLD, f"repo/facts.md: + {NEW}"]  # the prompt is older than what was synchronized
+    assert corrected == [PREFERENCE, OLD, f"repo/facts.md: + {NEW}"]  # the prompt was built before the sync
 
     asked = two.play("Which job queue do we use, and may the basket be empty?")
     assert asked == [PREFERENCE, NEW, f"repo/facts.md: + {RULE}"]

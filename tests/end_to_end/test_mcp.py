@@ -1,4 +1,4 @@
-"""MCP servers in the real program: found by search, called, approved, in the request from the second session on."""
+"""MCP servers in the real program: found by search, called and approved; in the request from the second session on."""
 
 import itertools
 import json
@@ -51,7 +51,7 @@ def test_a_tool_is_found_called_and_in_the_request_of_the_next_session(configure
 
 
 def test_the_cached_prefix_stays_while_servers_come_and_change(ouro):
-    """Above the budget: a search, and a server that changes its tools, change no byte of what was sent."""
+    """With more tools than the budget: a search and a server that changes its tools leave the sent prefix unchanged."""
     args = [FAKE, json.dumps({"tools": ["echo", "change"]})]
     mcp = {"tool_budget_tokens": 1, "servers": {"demo": {"command": sys.executable, "args": args}}}
     (ouro.home / "config.yaml").write_text(yaml.safe_dump({"mcp": mcp}))
@@ -118,7 +118,7 @@ def test_a_resource_is_sent_with_the_message_and_does_not_count_as_the_users_wor
 
 
 def test_a_prompt_of_a_server_is_a_command_also_in_headless_mode(configured):
-    """It is called before the server is connected."""
+    """The command is called before the server is connected."""
     configured.server.script(["It rises."])
     assert configured.headless("-p", "/demo:explain yeast").out == "It rises.\n"
     assert "Explain yeast in one line." in json.dumps(configured.server.requests[-1].body["messages"])

@@ -10,7 +10,7 @@ from mcp.types import Implementation, TextContent
 
 
 @pytest.fixture
-def remembers(ouro):
+def ouro_with_memory(ouro):
     """The program with two entries in memory."""
     for text in ("Answer in German.", "The parser in api.py caches by content hash."):
         assert ouro.headless("memory", "remember", "--scope", "user", text).code == 0
@@ -33,8 +33,8 @@ async def ask(client: Client, tool: str, is_error: bool = False, **arguments) ->
     return content.text
 
 
-async def test_memory_is_searched_and_read(remembers):
-    async with connect(remembers) as client:
+async def test_memory_is_searched_and_read(ouro_with_memory):
+    async with connect(ouro_with_memory) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == [
             "memory_search", "memory_read", "memory_remember",
         ]  # fmt: skip
@@ -55,26 +55,26 @@ async def test_memory_is_searched_and_read(remembers):
             await client.read_resource("memory://mem_nothing")
 
 
-async def test_an_entry_of_a_client_waits_for_approval(remembers):
-    """R6: its words are not the user's."""
-    async with connect(remembers) as client:
+async def test_an_entry_of_a_client_waits_for_approval(ouro_with_memory):
+    """R6: the text is not in the user's words."""
+    async with connect(ouro_with_memory) as client:
         answer = await ask(client, "memory_remember", text="I deploy on Tuesdays.")
         assert "Waiting for approval" in answer
         assert "Already remembered" in await ask(client, "memory_remember", text="Answer in German.")
         assert "Tuesdays" not in await ask(client, "memory_read", entry="")
         pending = answer.partition("memory accept ")[2].partition("`")[0]
-        # ouro accepts it meanwhile; the server reads the current files.
-        assert remembers.headless("memory", "accept", pending).code == 0
+        # ouro accepts the entry; the server reads the current files.
+        assert ouro_with_memory.headless("memory", "accept", pending).code == 0
         assert "I deploy on Tuesdays." in await ask(client, "memory_read", entry="")
-    assert "Ouro-Client: claude-code" in last_commit(remembers)
+    assert "Ouro-Client: claude-code" in last_commit(ouro_with_memory)
 
 
-async def test_an_allowed_client_needs_no_approval(remembers):
-    (remembers.home / "config.yaml").write_text(yaml.safe_dump({"mcp": {"remember": ["cursor"]}}))
-    async with connect(remembers, "cursor") as client:
+async def test_an_allowed_client_needs_no_approval(ouro_with_memory):
+    (ouro_with_memory.home / "config.yaml").write_text(yaml.safe_dump({"mcp": {"remember": ["cursor"]}}))
+    async with connect(ouro_with_memory, "cursor") as client:
         assert "Remembered in " in await ask(client, "memory_remember", text="I deploy on Tuesdays.")
-    assert "Ouro-Client: cursor" in last_commit(remembers)
-    async with connect(remembers, "codex") as client:
+    assert "Ouro-Client: cursor" in last_commit(ouro_with_memory)
+    async with connect(ouro_with_memory, "codex") as client:
         assert "Waiting for approval" in await ask(client, "memory_remember", text="I release on Fridays.")
         key = "sk-" + "proj-" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1h"
         assert key not in await ask(client, "memory_remember", is_error=True, text=f"The key is {key}.")
@@ -87,8 +87,8 @@ def last_commit(ouro) -> str:
     return done.stdout
 
 
-async def test_a_proposal_for_the_memory_of_the_repository(remembers):
-    async with connect(remembers) as client:
+async def test_a_proposal_for_the_memory_of_the_repository(ouro_with_memory):
+    async with connect(ouro_with_memory) as client:
         assert "Waiting for approval in ouro: repo/facts.md" in await ask(
             client, "memory_remember", text="The basket must go out on Tuesdays."
         )

@@ -7,8 +7,8 @@ from benchmarks.memory_in_use.stories import SETS, VISIBLE
 
 
 @pytest.fixture(autouse=True)
-def _no_hurry(monkeypatch):
-    """Recall has no time limit here: its first turn imports modules, which takes long on a busy machine."""
+def _no_time_limits(monkeypatch):
+    """Recall has no time limit here: the first turn imports modules, which is slow on a busy machine."""
     for limit in ("LOCAL_TIMEOUT", "INDEX_TIMEOUT", "VECTOR_TIMEOUT"):
         monkeypatch.setattr(f"ouro.memory.long_term.recall.turn_recall.{limit}", 30.0)
 

@@ -58,7 +58,7 @@ def test_a_preference_survives_a_kill_an_edit_and_a_resume(ouro, folder):
     assert git(folder, "log", "--format=%s") == "Answer in German\n"
     assert "Nothing is remembered yet." in block_of(ouro.server.requests[0])
 
-    # 2: it is in the prompt; another one is written, and ouro is killed during the turn
+    # 2: it is in the prompt; a second one is written, and ouro is killed during the turn
     before = len(ouro.server.requests)
     talk = Talk(ouro, "--mode", "auto")
     talk.send(lines_of("I work with uv.", write(folder / "facts.md", "- Works with uv.\n"), "run: sleep 60"))
@@ -139,8 +139,8 @@ def remembered(ouro):
 
 
 @contextmanager
-def said_while_held(ouro, said, *steps):
-    """A session with this message; after the last of these calls of the model, another ouro holds the commit lock."""
+def send_with_commit_lock(ouro, said, *steps):
+    """A session with this message; after the last of these tool calls, another ouro has the commit lock."""
     answer = threading.Event()
     ouro.server.script([*(Reply(calls=[step]) for step in steps), Reply("Noted.", hold=answer, after=0)])
     talk = Talk(ouro)
@@ -156,7 +156,7 @@ def said_while_held(ouro, said, *steps):
 
 def test_what_a_turn_wrote_is_committed_after_its_end_and_before_its_result(ouro, folder, remembered):
     wrote = Call("write", {"path": str(folder / "preferences.md"), "content": "- Use ruff.\n"})
-    with said_while_held(ouro, "Use ruff.", wrote) as talk:
+    with send_with_commit_lock(ouro, "Use ruff.", wrote) as talk:
         assert "core_changed" not in {event["type"] for event in talk.until("turn_finished")}
         assert git(folder, "log", "--format=%s") == "first\n"
     assert [event["type"] for event in talk.until("result")] == ["core_changed", "result"]
@@ -171,7 +171,7 @@ def test_killed_between_the_end_of_a_turn_and_its_commit_nothing_is_lost(ouro, f
     if not is_trusted:
         steps.insert(0, Call("read", {"path": "README.md"}))
     said = "Use ruff. Keep it in mind." if is_trusted else "What is it linted with? Keep it in mind."
-    with said_while_held(ouro, said, *steps) as talk:
+    with send_with_commit_lock(ouro, said, *steps) as talk:
         talk.until("turn_finished")
         os.kill(talk.process.pid, signal.SIGKILL)
         talk.process.wait()

@@ -1,4 +1,4 @@
-"""The plain prompt in a real terminal: with the flag, and on a dumb terminal."""
+"""The plain prompt in a real terminal: with `--plain`, and on a dumb terminal."""
 
 import signal
 

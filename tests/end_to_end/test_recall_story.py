@@ -1,4 +1,4 @@
-"""Notes are recalled for messages that need them, from any source: an editor, git, a package."""
+"""Notes are recalled for messages that need them, written by any program: an editor, git, a package."""
 
 import itertools
 import json
@@ -24,32 +24,32 @@ def words(request) -> str:
 
 
 @pytest.fixture
-def own(ouro):
-    """Folder of the user's notes."""
+def user_folder(ouro):
+    """The folder of the user's notes."""
     return ouro.home / "memory"
 
 
 @pytest.fixture
-def here(ouro):
-    """Folder of the repository's notes."""
+def repo_folder(ouro):
+    """The folder of the repository's notes."""
     return ouro.folder / ".ouro" / "memory"
 
 
-def test_each_turn_uses_the_notes_as_they_are_now_and_keeps_the_cached_prefix(ouro, own):
+def test_each_turn_uses_the_notes_as_they_are_now_and_keeps_the_cached_prefix(ouro, user_folder):
     talk = Talk(ouro)
     assert talk.say("say: how long do sourdough loaves rise?") == {}
 
-    put(own, BREAD)
+    put(user_folder, BREAD)
     assert talk.say("say: how long do sourdough loaves rise?") == {BREAD.id: "loaded"}
     assert "Sourdough loaves rise for fourteen hours." in words(ouro.server.requests[-1])
     assert talk.say("say: and sourdough loaves of rye?") == {BREAD.id: "skipped"}
     assert "fourteen" not in words(ouro.server.requests[-1])
 
-    (own / BREAD.file_name).write_text(note_text(BREAD).replace("fourteen", "twenty"))
+    (user_folder / BREAD.file_name).write_text(note_text(BREAD).replace("fourteen", "twenty"))
     assert talk.say("say: sourdough loaves, how long do they rise?") == {BREAD.id: "loaded"}
     assert "rise for twenty hours" in words(ouro.server.requests[-1])
 
-    (own / BREAD.file_name).unlink()
+    (user_folder / BREAD.file_name).unlink()
     assert talk.say("say: sourdough loaves, how long do they rise?") == {}
     talk.end()
 
@@ -57,11 +57,11 @@ def test_each_turn_uses_the_notes_as_they_are_now_and_keeps_the_cached_prefix(ou
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(sent))
 
 
-def test_the_screen_shows_the_notes_of_the_last_message_and_a_resume_shows_them_again(ouro, own):
+def test_the_screen_shows_the_notes_of_the_last_message_and_a_resume_shows_them_again(ouro, user_folder):
     screen = ouro.screen()
     screen.say("say: hello there")
     screen.until_shows("  hello there")
-    put(own, BREAD)
+    put(user_folder, BREAD)
     screen.say("say: how long do sourdough loaves rise?")
     screen.until_shows("1 memory · Ctrl+Y")
     screen.until_shows("1 memory", "ask")
@@ -78,8 +78,8 @@ def test_the_screen_shows_the_notes_of_the_last_message_and_a_resume_shows_them_
     again.leave()
 
 
-def test_notes_that_a_package_planted_wait_for_approval(ouro, here):
-    put(here, LOCKS)
+def test_notes_that_a_package_planted_wait_for_approval(ouro, repo_folder):
+    put(repo_folder, LOCKS)
     talk = Talk(ouro, "--trust")
     assert talk.say("say: optimistic locking for user updates?").get(LOCKS.id, "skipped") == "skipped"
     assert "timed out" not in words(ouro.server.requests[-1])
@@ -88,14 +88,14 @@ def test_notes_that_a_package_planted_wait_for_approval(ouro, here):
     talk.end()
 
 
-def test_the_tool_finds_notes_and_their_newer_versions(ouro, own):
+def test_the_tool_finds_notes_and_their_newer_versions(ouro, user_folder):
     talk = Talk(ouro)
     talk.say("say: hello there")
     newer = Note(
         id="mem_00000003", created_at=NOW, scope="user", text="Sourdough loaves rise a day.", supersedes=BREAD.id
     )
-    put(own, BREAD)
-    put(own, newer)
+    put(user_folder, BREAD)
+    put(user_folder, newer)
     talk.say("say: hello again")
     talk.say('call: memory_search {"query": "sourdough loaves rise fourteen hours"}')
     found = words(ouro.server.requests[-1])

@@ -18,7 +18,7 @@ from fakes.model_server import Call, Reply
 from fakes.ouro_program import ANTHROPIC, OuroProgram
 
 ORIGINAL_ENVIRONMENT = dict(os.environ)
-"""That of the test run: it names the registry and how to reach it."""
+"""The environment of the test run: it names the registry and how to reach it."""
 PINNED = Path(__file__).with_name("repair-package.txt")
 NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 """Importing the plugins of ouro's own suite takes longer than the package's suite."""
@@ -44,7 +44,7 @@ TASK = "Two tests fail: find out why, and fix it."
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory) -> Path:
-    """The package's source distribution, unpacked, with the fault in it."""
+    """The source distribution of the package, unpacked, with the fault."""
     folder = tmp_path_factory.mktemp("published")
     # Only the package itself is fetched as source: pip builds it with its own setuptools to find its name.
     command = [
@@ -61,7 +61,7 @@ def faulty(tmp_path_factory) -> Path:
 
 
 def python_with_pip() -> str:
-    """The Python of the test run, or the one from which its environment was made."""
+    """The Python of the test run, or the Python that created its environment."""
     for python in (sys.executable, sys._base_executable):
         if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
             return python
@@ -86,7 +86,7 @@ def ouro(model_server, package):
 
 
 def suite(folder: Path) -> tuple[int, str]:
-    """The exit code and the counts of the package's own suite."""
+    """The exit code and the counts of the package's test suite."""
     environment = {**os.environ, **NO_PLUGINS, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     run = subprocess.run(SUITE.split(), cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return run.returncode, re.sub(r" in [\d.]+s.*", "", run.stdout.strip().splitlines()[-1])

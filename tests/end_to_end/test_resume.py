@@ -1,4 +1,4 @@
-"""Resumed sessions: the picker, the card, a session in use, search by words, and the bytes that are sent."""
+"""Resumed sessions: the picker, the card, a session in use, full-text search, and the bytes that are sent."""
 
 import itertools
 import json
@@ -13,12 +13,12 @@ from benchmarks.generate_sessions import generate
 LONG = ("a word and another " * 1_200).strip()
 
 
-def asked(ouro):
+def agent_requests(ouro):
     """The agent's own requests as texts, without those for notes and summaries."""
     return [str(each.messages) for each in ouro.server.requests if "You are ouro" in str(each.messages[0])]
 
 
-def answered(ouro, *prompts):
+def run_turns(ouro, *prompts):
     """A session with these prompts, one turn each."""
     lines = "".join(json.dumps({"type": "user", "text": prompt, "queue": True}) + "\n" for prompt in prompts)
     assert ouro.headless("-p", "--input", "stream-json", "--output", "stream-json", given=lines).code == 0
@@ -30,12 +30,12 @@ def test_the_picker_comes_first_and_the_session_after_it(ouro):
     terminal = ouro.start("--resume", size=(24, 80))
     terminal.until_shows("type to search", "this project · 101")
     assert b"opening the session" in terminal.raw, "the first picture is drawn before anything is loaded"
-    count = len(asked(ouro))
+    count = len(agent_requests(ouro))
     terminal.send("zebra")
     terminal.until_shows("1 of 101", "the zebra crosses")
     terminal.send("\r")
     terminal.until_shows("❯ Ask", "the sought one", "test-model")
-    assert len(asked(ouro)) == count
+    assert len(agent_requests(ouro)) == count
     terminal.say("say: gone on")
     terminal.until_shows("  gone on")
     assert terminal.leave() == 0
@@ -51,7 +51,7 @@ def test_keys_that_are_typed_too_early_go_into_the_search(ouro):
 
 
 def test_a_session_goes_to_the_trash_and_back_on_the_screen(ouro):
-    answered(ouro, "say: one")
+    run_turns(ouro, "say: one")
     terminal = ouro.start("--resume", size=(24, 80))
     terminal.until_shows("this project · 1")
     terminal.send("\x04")
@@ -90,7 +90,7 @@ def test_s4_a_session_in_use_can_be_read_or_copied_but_not_opened_twice(ouro):
 
 
 def test_words_of_a_message_find_a_session_and_several_are_listed(ouro):
-    answered(ouro, "say: one\nthe yellow zebra")
+    run_turns(ouro, "say: one\nthe yellow zebra")
     ouro.headless("-p", "say: two\nthe green zebra")
     found = ouro.headless("-p", "say: again", "--resume", "yellow zebra", "--output", "json")
     assert found.code == 0
@@ -104,7 +104,7 @@ def test_words_of_a_message_find_a_session_and_several_are_listed(ouro):
 
 
 def test_a_session_of_another_worktree_belongs_to_the_project(ouro, tmp_path):
-    answered(ouro, "say: one")
+    run_turns(ouro, "say: one")
     tree = tmp_path / "tree"
     subprocess.run(["git", "worktree", "add", "-q", str(tree)], cwd=ouro.folder, check=True)
     then = ouro.folder
@@ -115,7 +115,7 @@ def test_a_session_of_another_worktree_belongs_to_the_project(ouro, tmp_path):
 
 
 def test_a_long_session_shows_its_cost_and_continues_with_its_tail(ouro):
-    answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
+    run_turns(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
     terminal = ouro.screen("--resume", "latest")
     terminal.until_shows("resumed:", "first call", "cache is probably warm", "tail: last 3 turns")
     terminal.press("\t", lambda: terminal.shows("❯ tail"))
@@ -123,28 +123,28 @@ def test_a_long_session_shows_its_cost_and_continues_with_its_tail(ouro):
     terminal.until_shows("4 earlier messages are not sent any more")
     terminal.say("say: six")
     terminal.until_shows("  six")
-    last = asked(ouro)[-1]
+    last = agent_requests(ouro)[-1]
     assert (LONG in last, "say: three" in last, "say: six" in last) == (False, True, True)
     terminal.leave()
     assert ouro.sessions()[0]["messages"] == 12
 
 
 def test_a_first_message_continues_with_the_whole_session(ouro):
-    answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four")
+    run_turns(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four")
     terminal = ouro.start("--resume", "latest", "say: at once")
     terminal.until_shows("  at once")
-    assert asked(ouro)[-1].count(LONG) == 2
+    assert agent_requests(ouro)[-1].count(LONG) == 2
     terminal.leave()
 
 
 def test_the_plain_prompt_offers_the_same_and_a_message_continues_with_the_whole_session(ouro):
-    answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
+    run_turns(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
     terminal = ouro.start("--plain", "--continue")
     terminal.until_shows("first call", "1. full:", "2. tail:", "3. summary:")
     terminal.send("say: whole\r")
     terminal.until_shows("whole")
-    terminal.until(lambda: "say: whole" in asked(ouro)[-1])
-    assert asked(ouro)[-1].count(LONG) == 2
+    terminal.until(lambda: "say: whole" in agent_requests(ouro)[-1])
+    assert agent_requests(ouro)[-1].count(LONG) == 2
     terminal.send("\x04")
     terminal.end()
     again = ouro.start("--plain", "--continue")
@@ -152,12 +152,12 @@ def test_the_plain_prompt_offers_the_same_and_a_message_continues_with_the_whole
     again.send("2\r")
     again.until_shows("earlier messages are not sent any more")
     again.send("say: less\r")
-    again.until(lambda: "say: less" in asked(ouro)[-1])
-    assert LONG not in asked(ouro)[-1]
+    again.until(lambda: "say: less" in agent_requests(ouro)[-1])
+    assert LONG not in agent_requests(ouro)[-1]
 
 
 def test_the_plain_prompt_picks_by_number_and_by_words(ouro):
-    answered(ouro, "say: one\nabout the zebra")
+    run_turns(ouro, "say: one\nabout the zebra")
     ouro.headless("-p", "say: two\nabout the lion")
     terminal = ouro.start("--plain", "--resume")
     terminal.until_shows("Sessions, this project: 2", "session:")
@@ -168,13 +168,13 @@ def test_the_plain_prompt_picks_by_number_and_by_words(ouro):
 
 
 def test_headless_continues_with_the_whole_session_and_a_stream_has_the_cost(ouro):
-    answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
+    run_turns(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
     done = ouro.headless("-p", "say: on", "--continue", "--output", "stream-json")
     told = [line["text"] for line in done.lines if line["type"] == "said"]
     assert any(text.startswith("Resumed: ") for text in told)
-    assert asked(ouro)[-1].count(LONG) == 2
+    assert agent_requests(ouro)[-1].count(LONG) == 2
     ouro.headless("-p", "say: less", "--continue", "--part", "tail")
-    assert LONG not in asked(ouro)[-1]
+    assert LONG not in agent_requests(ouro)[-1]
 
 
 def test_old_sessions_are_cleaned_only_on_request(ouro):
@@ -204,7 +204,7 @@ def sent_before(raw: bytes) -> bytes:
 
 
 def without_cache_marks(raw: bytes) -> bytes:
-    """Without Anthropic's marks, which move with the conversation and are not cached themselves."""
+    """The request without Anthropic's cache marks, which move and are not part of the cached text."""
     return raw.replace(b',"cache_control":{"type":"ephemeral"}', b"")
 
 

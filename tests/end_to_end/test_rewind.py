@@ -1,4 +1,4 @@
-"""Rewinding, forking and titles, as a user does it."""
+"""Rewinds, forks and titles as a user makes them."""
 
 import pytest
 from fakes.model_server import Reply
@@ -74,7 +74,7 @@ def test_the_plain_prompt_rewinds_and_forks_by_numbers(ouro):
 
 @pytest.fixture
 def with_titles(model_server, repository):
-    """ouro with its default: a model finds titles."""
+    """ouro with its default setting: a model writes titles."""
     program = OuroProgram(model_server, repository, titles=True)
     yield program
     program.close()

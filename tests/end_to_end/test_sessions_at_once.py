@@ -1,4 +1,4 @@
-"""Three processes with one home: notes are captured, edited and pulled, and the cache is deleted, while they run."""
+"""Three processes use one home while notes are captured, edited and pulled, and the cache is deleted."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ def git(folder, *arguments):
 
 
 def delete(folder):
-    """Delete a folder, even if a process writes there meanwhile."""
+    """Delete a folder, even if a process writes into it."""
     while folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -34,8 +34,8 @@ def test_recall_is_right_at_the_next_turn_of_each(ouro, tmp_path):
     own.mkdir(mode=0o700)
     screen, talks = ouro.screen(), [Talk(ouro), Talk(ouro)]
 
-    def sent(question):
-        """What each of the three sends to its model with this question."""
+    def send_to_all(question):
+        """The requests of the three processes with this question."""
         found = []
         for talk in talks:
             talk.say(question)
@@ -45,13 +45,13 @@ def test_recall_is_right_at_the_next_turn_of_each(ouro, tmp_path):
         screen.until(lambda: len(voices.said) > count)
         return [*found, voices.last]
 
-    sent("hello there")
+    send_to_all("hello there")
     screen.say("we use tox for the tests of this project")
-    screen.until_shows(f"Remembered (repo): {TOX}")  # learned by one of them
+    screen.until_shows(f"Remembered (repo): {TOX}")  # captured by one of them
     (own / BREAD.file_name).write_text(note_text(BREAD))  # written by hand
-    assert all(BREAD.text in each for each in sent("how long do sourdough loaves rise?"))
-    delete(cache)  # and no note has changed since
-    assert all(TOX in each for each in sent("how are the tests of this project run?")[:2])
+    assert all(BREAD.text in each for each in send_to_all("how long do sourdough loaves rise?"))
+    delete(cache)  # no note has changed since
+    assert all(TOX in each for each in send_to_all("how are the tests of this project run?")[:2])
 
     git(tmp_path, "clone", "-q", own, "elsewhere")
     (tmp_path / "elsewhere" / LOCKS.file_name).write_text(note_text(LOCKS))
@@ -60,12 +60,12 @@ def test_recall_is_right_at_the_next_turn_of_each(ouro, tmp_path):
     git(own, "pull", "-q", str(tmp_path / "elsewhere"), "HEAD")
     (own / BREAD.file_name).write_text(note_text(BREAD).replace("fourteen", "twenty"))
     delete(cache)
-    assert all(LOCKS.text in each for each in sent("optimistic locking for user updates?"))
-    for each in sent("sourdough loaves, how long do they rise now?"):
+    assert all(LOCKS.text in each for each in send_to_all("optimistic locking for user updates?"))
+    for each in send_to_all("sourdough loaves, how long do they rise now?"):
         assert ("rise for twenty hours" in each, "fourteen" in each) == (True, False)
 
     (own / BREAD.file_name).unlink()
-    assert not any("Sourdough" in each for each in sent("do sourdough loaves rise at all, and how long?"))
+    assert not any("Sourdough" in each for each in send_to_all("do sourdough loaves rise at all, and how long?"))
     for talk in talks:
         talk.end()
     assert screen.leave() == 0

@@ -1,4 +1,4 @@
-"""Subagents in the real program: three in parallel, one ended, one at its limit; a hook that refuses; MCP tools."""
+"""Subagents in the real program: three in parallel, one killed, one at its limit; a hook that refuses; MCP tools."""
 
 from __future__ import annotations
 

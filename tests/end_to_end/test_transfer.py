@@ -1,4 +1,4 @@
-"""Sessions are imported from other programs and exported as documents; a daily budget."""
+"""Import of sessions from other programs, export as documents, and a daily budget."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def test_a_session_of_another_program_continues_with_any_model(ouro, model):
     sent = json.dumps(request.body)
     assert "fix the broken import in api.py" in sent
     assert "toolu_03" in sent
-    assert "EqQBCkYIBRgC" not in sent  # sealed thinking of another model is not sent
+    assert "EqQBCkYIBRgC" not in sent  # another model's encrypted thinking is not sent
     assert "words for a sub-agent" not in sent
 
 

@@ -1,4 +1,4 @@
-"""K1, U1, U4: keys do not reach the disk, and text from outside does not control the terminal."""
+"""K1, U1, U4: no key reaches the disk, and foreign text does not control the terminal."""
 
 import base64
 import subprocess
@@ -20,15 +20,15 @@ def ouro_with_secrets(ouro):
     return ouro
 
 
-def written(ouro: OuroProgram) -> dict[str, bytes]:
-    """Every byte below ouro's home, except models.yaml, in which the user wrote the key."""
+def written_files(ouro: OuroProgram) -> dict[str, bytes]:
+    """All bytes below ouro's home, except models.yaml, into which the user wrote the key."""
     files = (path for path in ouro.home.rglob("*") if path.is_file() and path.name != "models.yaml")
     return {str(path.relative_to(ouro.home)): path.read_bytes() for path in files if path.suffix != ".vscdb"}
 
 
 def hits(ouro: OuroProgram, secret: str) -> list[str]:
     forms = [secret.encode(), base64.b64encode(secret.encode())]
-    return [name for name, data in written(ouro).items() if any(form in data for form in forms)]
+    return [name for name, data in written_files(ouro).items() if any(form in data for form in forms)]
 
 
 def test_k1_no_byte_that_a_session_wrote_contains_a_key(ouro_with_secrets):
@@ -58,7 +58,7 @@ def test_k1_no_byte_that_a_session_wrote_contains_a_key(ouro_with_secrets):
     terminal.say(f"/rename with {KEY}")
     terminal.leave()
     assert len(ouro.server.requests) == 5
-    assert "session.yaml" in " ".join(written(ouro))
+    assert "session.yaml" in " ".join(written_files(ouro))
     found = {secret: hits(ouro, secret) for secret in (KEY, IN_ENVIRONMENT, IN_DOTENV, PASTED, IN_ARGUMENTS)}
     assert found == {KEY: [], IN_ENVIRONMENT: [], IN_DOTENV: [], PASTED: [], IN_ARGUMENTS: []}
 
@@ -128,7 +128,7 @@ def test_u1_text_from_outside_does_not_control_the_terminal(ouro):
 
 
 def test_u4_a_paste_of_a_megabyte_is_folded_and_sent_whole(ouro):
-    ouro.more = {"OURO_COMPACTION_AUTO": "false"}  # it fills the window, and compaction would change what is sent
+    ouro.more = {"OURO_COMPACTION_AUTO": "false"}  # the paste fills the window, and compaction would change it
     terminal = ouro.screen()
     pasted = "0123456789abcde\n" * 65_536
     terminal.send(f"\x1b[200~{pasted}\x1b[201~")

@@ -1,4 +1,4 @@
-"""Hooks as processes: what they may say, what happens when they misbehave, and Claude Code's files."""
+"""Hooks as processes: their possible outputs, hooks that misbehave, and Claude Code's files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hooks_of(folder, *commands, event="before-tool", project=False, seconds=20, 
     return Hooks(found, Checks(folder), folder, ENVIRONMENT, failures.append), failures
 
 
-def says(**answer) -> str:
+def echo(**answer) -> str:
     return f"echo '{json.dumps(answer)}'"
 
 
@@ -68,49 +68,47 @@ async def test_it_gets_the_event_as_json(tmp_path):
     ],
 )
 async def test_json_decides(tmp_path, answer, verdict, reason):
-    hooks, _ = hooks_of(tmp_path, says(**answer))
+    hooks, _ = hooks_of(tmp_path, echo(**answer))
     outcome = await hooks.run("before-tool", {}, ("edit",))
     assert (outcome.verdict, outcome.reason) == (verdict, reason)
 
 
 async def test_a_hook_that_ends_the_work_does_not_make_the_agent_go_on(tmp_path):
     hooks, _ = hooks_of(
-        tmp_path, says(**{"continue": False, "decision": "block", "stopReason": "enough"}), event="turn-end"
+        tmp_path, echo(**{"continue": False, "decision": "block", "stopReason": "enough"}), event="turn-end"
     )
     assert (await hooks.run("turn-end", {})).verdict == ""
 
 
 async def test_r2_a_project_permits_nothing_and_may_refuse(tmp_path):
     """R2, E4."""
-    hooks, _ = hooks_of(tmp_path, says(decision="approve"), project=True)
+    hooks, _ = hooks_of(tmp_path, echo(decision="approve"), project=True)
     assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
-    hooks, _ = hooks_of(tmp_path, says(decision="block", reason="no"), project=True)
+    hooks, _ = hooks_of(tmp_path, echo(decision="block", reason="no"), project=True)
     assert (await hooks.run("before-tool", {}, ("edit",))).verdict == "deny"
 
 
 async def test_the_strictest_of_several_wins_and_they_run_side_by_side(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    waits = f"read x < pipe; {says(decision='approve')}"  # ends only if the other one runs meanwhile
-    hooks, _ = hooks_of(tmp_path, waits, "echo go > pipe; echo 'no' >&2; exit 2", says(context="mind the tests"))
+    waits = f"read x < pipe; {echo(decision='approve')}"  # ends only if the other hook runs at the same time
+    hooks, _ = hooks_of(tmp_path, waits, "echo go > pipe; echo 'no' >&2; exit 2", echo(context="mind the tests"))
     outcome = await hooks.run("before-tool", {}, ("edit",))
     assert (outcome.verdict, outcome.reason, outcome.context) == ("deny", "no", "mind the tests")
 
 
 async def test_e5_one_that_never_ends_is_killed_with_all_that_it_started(tmp_path):
-    """E5."""
     hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child; sleep 1000", seconds=1)
     outcome = await hooks.run("before-tool", {}, ("edit",), most=0.3)
     assert outcome.verdict == ""
     assert "ran longer than 0.3 s" in failures[0]
-    await _ended(int((tmp_path / "child").read_text()))
+    await _wait_for_end(int((tmp_path / "child").read_text()))
 
 
 async def test_e5_what_it_leaves_behind_is_ended(tmp_path):
-    """E5."""
     hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child")
     await hooks.run("before-tool", {}, ("edit",))
     assert failures == []
-    await _ended(int((tmp_path / "child").read_text()))
+    await _wait_for_end(int((tmp_path / "child").read_text()))
 
 
 async def test_e5_a_flood_is_cut_and_does_not_block_it(tmp_path):
@@ -137,7 +135,6 @@ async def test_e5_a_flood_is_cut_and_does_not_block_it(tmp_path):
     ],
 )
 async def test_e5_a_failure_is_a_notice_and_blocks_nothing(tmp_path, command, why):
-    """E5."""
     hooks, failures = hooks_of(tmp_path, command)
     for _ in range(2):
         assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
@@ -201,7 +198,7 @@ async def test_the_hooks_of_a_plugin_run_and_permit_nothing(tmp_path):
     (folder / "hooks").mkdir(parents=True)
     (folder / ".claude-plugin").mkdir()
     (folder / ".claude-plugin" / "plugin.json").write_text('{"name": "guard", "description": "Guards."}')
-    (folder / "check.sh").write_text(says(decision="approve"))
+    (folder / "check.sh").write_text(echo(decision="approve"))
     line = 'bash ${CLAUDE_PLUGIN_ROOT}/check.sh; test "$CLAUDE_PLUGIN_ROOT" && touch ran'
     entry = {"type": "command", "command": line}
     (folder / "hooks" / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [entry]}]}}))
@@ -337,8 +334,8 @@ def test_what_a_hook_changes_by_the_names_of_claude_code_is_changed(arguments, c
     assert own_arguments("edit", arguments, changed, ("a.py",), Path("/p")) == made
 
 
-async def _ended(pid: int) -> None:
-    """Wait until a process that was killed is gone."""
+async def _wait_for_end(pid: int) -> None:
+    """Wait until a killed process has ended."""
     async with asyncio.timeout(10):
         while _runs(pid):
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Names of tools in rules and in kinds of subagents."""
+"""Tool names in rules and in definitions of subagents."""
 
 import pytest
 

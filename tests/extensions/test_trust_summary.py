@@ -1,4 +1,4 @@
-"""What the trust question lists (E4, E9)."""
+"""The files that the trust question lists (E4, E9)."""
 
 import json
 

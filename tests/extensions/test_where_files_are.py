@@ -1,4 +1,4 @@
-"""Each row of the table "put it there, or leave it" of docs/extensions.md is tried in a session."""
+"""Each row of the table "put it there, or leave it" of docs/extensions.md, tested in a session."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_every_row_is_tried_here():
     assert {*FILES, *programs, "files"} == {*TABLE}
 
 
-async def offered(repository) -> tuple[str, str, str]:
-    """What a session with these files has of them: commands, tools with the system prompt, what is sent later."""
+async def run_session(repository) -> tuple[str, str, str]:
+    """The custom commands of a session with these files, its system prompt with the tools, and the later context."""
     model = ScriptedModel([call("read", path="api.py"), "Done."])
     session = await opener(Options(repository, ready_model=model))(OpenRequest(trust="yes"))
     async for _event in session.send("Look at api.py."):
@@ -71,7 +71,7 @@ async def test_a_file_in_that_place_is_used(repository, home, name):
         "The text of heron.\n" if path.parent.name in ("repository", ".codex", ".claude", ".ouro") else TEXT
     )
     (repository / "api.py").write_text("x = 1\n")
-    commands, system, sent = await offered(repository)
+    commands, system, sent = await run_session(repository)
     if "/rules/" in name:
         assert "The text of heron." in sent
     elif "commands" in name or "prompts" in name:
@@ -91,7 +91,7 @@ async def test_a_hook_in_that_place_runs(repository, home, name):
     (home / ".ouro").mkdir(exist_ok=True)
     (home / ".ouro" / "config.yaml").write_text(f"{TABLE['hooks'][3]}\n")
     (repository / "api.py").write_text("x = 1\n")
-    assert "Heron." in (await offered(repository))[2]
+    assert "Heron." in (await run_session(repository))[2]
 
 
 @pytest.mark.parametrize("name", [*TABLE["MCP servers"], *TABLE["MCP servers of all projects"][1:]])
@@ -106,7 +106,7 @@ async def test_a_server_in_that_place_is_used(repository, home, name, monkeypatc
         monkeypatch.chdir(repository)
         command = TABLE["MCP servers of all projects"][0].split()[1:]
         assert await asyncio.to_thread(main, [*command, "--all"]) == 0
-    assert "The servers: heron." in (await offered(repository))[1]
+    assert "The servers: heron." in (await run_session(repository))[1]
 
 
 async def test_a_plugin_is_used_after_it_was_added(repository, home, tmp_path):
@@ -115,4 +115,4 @@ async def test_a_plugin_is_used_after_it_was_added(repository, home, tmp_path):
     (repository / "api.py").write_text("x = 1\n")
     with fetched(str(tmp_path / "tools")) as (name, files, plugin):
         install(name, files, plugin)
-    assert (await offered(repository))[0] == "tools:heron"
+    assert (await run_session(repository))[0] == "tools:heron"

@@ -1,6 +1,6 @@
-"""Messages with the part that should become a note, and pairs of statements: two halves of each, written before tuning.
+"""Messages, each with its part that should become a note, and pairs of statements. Written before tuning.
 
-Rules are tuned on `WORK`; `HELD_OUT` is only counted.
+The rules are tuned on `WORK`; `HELD_OUT` only measures them.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ def lasts(said: str, *calls: dict[str, object], kept: str = "") -> Case:
 
 
 _CASES = (
-    # of the moment
+    # valid only for the current task
     moment("Use the edit tool to make it return a + b.", edit("util.py", "return a - b", "return a + b")),
     moment("add returns a - b, it should add.", edit("util.py", "    return a - b", "    return a + b")),
     moment("The total is off by one cent.", edit("basket.py", "total = sum(prices)", "total = round(sum(prices))")),

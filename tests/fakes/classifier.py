@@ -1,4 +1,4 @@
-"""One scripted model that answers both the conversation and the classifier, by the text of the request."""
+"""One scripted model for both the messages of a session and the classifier, selected by the text of the request."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BEGIN = "You maintain the notes of a coding assistant. You read"
 
 
 class Two:
-    """Answers the conversation with `replies` (then "Yes."), the classifier with `answers` (then `[]`).
+    """Answers messages with `replies` (then "Yes."), requests to the classifier with `answers` (then `[]`).
 
-    An answer of the classifier may be a list of operations, a text, an error, a ScriptedReply, or a function of the
+    An answer of the classifier is a list of operations, a text, an error, a ScriptedReply, or a function of the
     request that returns one of these.
     """
 
@@ -64,14 +64,14 @@ async def say(session, *texts):
             pass
 
 
-async def quiet(session, *, seconds: float = 30.0):
+async def wait_until_quiet(session, *, seconds: float = 30.0):
     """Wait until only background tasks that wait for the user are left."""
     async with asyncio.timeout(seconds):
         while any(not task.get_name().startswith(("ask about", "nothing")) for task in session.turn.tasks._background):
             await asyncio.sleep(0.01)
 
 
-def news(session) -> list:
+def unread_events(session) -> list:
     """The unread events between turns."""
     queue = session.turn.tasks._events
     return [queue.get_nowait() for _ in range(queue.qsize())]

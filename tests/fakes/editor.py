@@ -56,7 +56,7 @@ REQUESTS = {
 
 @cache
 def validator(model: Any) -> jsonschema.Draft202012Validator:
-    """From the schema in the protocol's npm package, if that is installed; else from the SDK's."""
+    """Uses the schema in the protocol's npm package, if that is installed; otherwise the SDK's."""
     for path in sorted(SCHEMAS.rglob("schema*.json")):
         known = json.loads(path.read_text())["$defs"]
         if model.__name__ in known:

@@ -17,7 +17,7 @@ class FakeFrontEnd:
         self.theme = "dark"
         self.picks = list(picks)
         self.shown = []
-        self.said = []
+        self.lines = []
         self.asked = []
         self.opened = []
         self.opens = []
@@ -35,7 +35,7 @@ class FakeFrontEnd:
         self.shown.append(markdown)
 
     def say(self, text, level="info"):
-        self.said.append((level, text))
+        self.lines.append((level, text))
 
     async def choose(self, title, choices, current=""):
         self.asked.append((title, tuple(choices), current))

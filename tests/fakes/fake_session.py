@@ -138,7 +138,7 @@ class FakeScrollback:
         return list(self.pages.pop(0))
 
     def last_prompts(self, _count: int) -> list[tuple[int, str]]:
-        """Memory holds all that is shown."""
+        """Memory contains everything that is shown."""
         return []
 
     async def reach(self, _number: int) -> Reached:
@@ -417,7 +417,7 @@ class FakeSession:
     async def settled(self) -> None:
         """Return immediately: this session writes no memory."""
 
-    def happens(self, event: Event) -> None:
+    def emit_event(self, event: Event) -> None:
         """Emit an event between turns."""
         self._events.put_nowait(event)
 

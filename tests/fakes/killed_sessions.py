@@ -1,8 +1,8 @@
 """Real sessions that are killed at random moments, and checks of what is left.
 
 As a program, from tests/: `python -m fakes.killed_sessions --kills 1000` prints the losses (none) and how often each
-kind of moment was hit. The sessions are real, with turns, tool calls, titles and compactions. What a session
-acknowledged is compared with what the next start loads.
+kind of moment was hit. The sessions are real, with turns, tool calls, titles and compactions. The records that a
+session acknowledged are compared with those that the next start loads.
 """
 
 from __future__ import annotations

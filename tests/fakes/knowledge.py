@@ -28,7 +28,7 @@ async def no_model(_messages):
 
 
 class Conversation:
-    """One session with its memory. `answer` is the user's answer to each question; None: no answer."""
+    """One session with its memory. `answer` is the user's answer to each question; None: the user does not answer."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Conversation:
         await self.call("write", {"path": str(path), "content": text}, act=act)
 
     async def add(self, name: str, line: str, *, says: bool) -> None:
-        """The model adds a line to a file with its file tool; the user `says` it before."""
+        """The model adds a line to a file with its file tool, after the user sent `says`."""
         if says:
             self.messages.append(user(line))
         path = self.folder / name
@@ -142,7 +142,7 @@ class Conversation:
         self.messages.append(tool(ToolReply(call.id, "edit", "ok")))
 
     def turn(self) -> tuple[list[Message], bool, TurnRef]:
-        """The messages, that they are all, and the turn that they make."""
+        """The messages, whether these are all, and the turn that they belong to."""
         count = sum(message.role == "user" and bool(message.text) for message in self.messages)
         return self.messages, True, TurnRef(self.marks.session, count)
 
@@ -215,5 +215,5 @@ def plain_git(folder: Path, *arguments: str) -> str:
 
 
 def seen_by_model(context: str) -> list[str]:
-    """The quoted lines."""
+    """The quoted lines of a text."""
     return [line.removeprefix("| ") for line in context.splitlines() if line.startswith("| ")]

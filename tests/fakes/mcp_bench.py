@@ -1,4 +1,4 @@
-"""MCP servers that really run, and the client that talks to them."""
+"""Real MCP servers, and the client that is connected to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.told: list[str] = []
+        self.texts: list[str] = []
         self.asked: list[tuple] = []
         self.answers: dict[str, dict] = {}
         self.opened: list[McpServers] = []
@@ -36,7 +36,7 @@ class Bench:
     def open(self, has_user: bool = True, off=(), **servers: McpServerSettings) -> McpServers:
         host = Host(
             self.folder, child_environment({"PATH": PATH, "MY_API_KEY": "k" * 20, "HOME": "/h"}),
-            ("provider-key-1234",), lambda text, _level: self.told.append(text), self._on_question, has_user,
+            ("provider-key-1234",), lambda text, _level: self.texts.append(text), self._on_question, has_user,
             lambda argv: self.confine(argv),
         )  # fmt: skip
         made = McpServers(Registry(servers, frozenset(off)), host)

@@ -73,7 +73,7 @@ class HttpServer:
         self.origin = f"http://127.0.0.1:{self.port}"
         self.url = f"{self.origin}/{'sse' if kind == 'sse' else 'mcp'}"
         self.entered, self.released = threading.Event(), threading.Event()
-        """Of the tool `block`, which blocks the whole server."""
+        """Events of the tool `block`, which blocks the whole server."""
         server = MCPServer("remote", version="2.0", log_level="CRITICAL", **self._auth(logins))
         self._add_tools(server)
         self.headers: list[dict[bytes, bytes]] = []

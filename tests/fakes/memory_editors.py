@@ -35,5 +35,5 @@ def editor_of(
 
 
 def unapproved(store: GitMemoryStore) -> tuple[FileEdit, ...]:
-    """What is in the files and not approved."""
+    """The changes in the files that are not approved."""
     return store.edits_since(store.accepted, store.find_unapproved())

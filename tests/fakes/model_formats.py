@@ -21,7 +21,7 @@ class Part:
     event: str = ""
     said: bool = False
     closing: bool = False
-    """It has the finish reason."""
+    """It contains the finish reason."""
 
 
 def parts(reply: Reply, request: Request, number: int) -> Iterator[Part]:

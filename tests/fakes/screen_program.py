@@ -2,7 +2,7 @@
 
     python -m fakes.screen_program SCENARIO FOLDER
 
-Calls of the session are written to FOLDER/told as JSON lines, so that tests can wait for them.
+Calls of the session are written to FOLDER/calls as JSON lines, so that tests can wait for them.
 """
 
 import asyncio
@@ -48,21 +48,21 @@ from ouro.messages import ToolCall
 from ouro.session import OpenRequest
 
 
-class TellingSession(FakeSession):
+class RecordingSession(FakeSession):
     def __init__(self, turns, file, **options):
         super().__init__(turns, **options)
         self.file = file
 
-    def tell(self, **what):
+    def record(self, **what):
         with self.file.open("a") as file:
             file.write(json.dumps(what) + "\n")
 
     def send(self, text, images=()):
-        self.tell(sent=text, before_textual="textual.app" not in sys.modules)
+        self.record(sent=text, before_textual="textual.app" not in sys.modules)
         return super().send(text, images)
 
     def answer(self, question_id, answer):
-        self.tell(answered=question_id)
+        self.record(answered=question_id)
         super().answer(question_id, answer)
 
     def kill_children(self):
@@ -72,7 +72,7 @@ class TellingSession(FakeSession):
             child.wait()
 
     async def close(self):
-        self.tell(closed=True)
+        self.record(closed=True)
         if SCENARIO == "hangs":
             await asyncio.sleep(60)
 
@@ -124,14 +124,14 @@ TURNS = {
 
 
 async def open_session(request):
-    file = FOLDER / "told"
-    session = TellingSession(TURNS.get(SCENARIO, TURNS["plain"]), file, session_id="0d9f3c52-aaaa")
-    session.tell(opened=True)
+    file = FOLDER / "calls"
+    session = RecordingSession(TURNS.get(SCENARIO, TURNS["plain"]), file, session_id="0d9f3c52-aaaa")
+    session.record(opened=True)
     return session
 
 
 def resize_while_the_size_is_read():
-    """Change the size a second time, when a width of 60 has been read."""
+    """Change the size a second time, after a width of 60 was read."""
     from textual.drivers.linux_driver import LinuxDriver
 
     read = LinuxDriver._get_terminal_size

@@ -21,8 +21,8 @@ class ScreenTerminal(Terminal):
         command = [sys.executable, "-m", "fakes.screen_program", scenario, str(folder)]
         super().__init__(command, {**os.environ, **values}, Path.cwd(), size)
 
-    def told(self, name: str) -> list:
+    def calls(self, name: str) -> list:
         """The recorded values of this name."""
-        file = self.folder / "told"
+        file = self.folder / "calls"
         lines = file.read_text().splitlines() if file.exists() else []
         return [value for line in lines for key, value in json.loads(line).items() if key == name]

@@ -54,7 +54,7 @@ async def type_text(pilot, text: str) -> None:
 
 
 def shown(app: OuroApp) -> str:
-    """The conversation as plain text."""
+    """The transcript as plain text."""
     return app.conversation.transcript.tail(500)
 
 

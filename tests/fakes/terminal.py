@@ -40,7 +40,7 @@ class Terminal:
         self._lines: list[str] | None = None
         """The screen as text, until it changes: `shows` reads it several times for each frame."""
         self.modes_before = _modes_of_a_new_terminal()
-        """Of a new terminal: the program may change its own before they can be read."""
+        """The modes of a new terminal: the program may change them before they can be read."""
         self.started = time.monotonic()
         self.child = pexpect.spawn(
             command[0], list(command[1:]), env=dict(environment), cwd=str(cwd), dimensions=size, timeout=20

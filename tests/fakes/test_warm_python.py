@@ -37,7 +37,7 @@ def begin(tmp_path):
 
 
 def is_warm(process) -> bool:
-    """Only for a running process: one that has ended has no command line."""
+    """Only for a running process: a finished process has no command line."""
     return b"warm_python" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
 
 

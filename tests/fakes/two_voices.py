@@ -1,4 +1,4 @@
-"""A script for the model server that plays two models: that of the conversation, and its classifier."""
+"""A script for the model server that plays two models: the main model and the classifier."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Answer = list[dict[str, Any]] | Step | Callable[[str], "Answer"]
 
 
 class TwoVoices:
-    """`talk` answers the conversation, `answer` is each answer of the classifier.
+    """`talk` answers the main model's requests, `answer` those of the classifier.
 
     Args:
-        talk: returns a step for a request of the conversation.
+        talk: returns a step for a request to the main model.
         answer: operations, any step of the server (a text, a Reply that is held, a failure), or a function of the
             request to the classifier that returns one of these.
     """
@@ -25,7 +25,7 @@ class TwoVoices:
         self.talk = talk
         self.answer: Answer = list(answer) if isinstance(answer, tuple) else answer
         self.said: list[Request] = []
-        """The requests of conversations, in order."""
+        """The requests to the main model, in order."""
         self.asked: list[str] = []
         """The requests to the classifier, in order."""
 
@@ -44,7 +44,7 @@ class TwoVoices:
 
     @property
     def last(self) -> str:
-        """The last message to the model of the conversation: the user's, with its context."""
+        """The last message to the main model: the user's message with its context."""
         return content(self.said[-1].messages[-1])
 
 

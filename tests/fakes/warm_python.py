@@ -57,12 +57,12 @@ class _Command(NamedTuple):
 
     @property
     def is_safe(self) -> bool:
-        """Whether it imports nothing from its folder."""
+        """Whether the command imports nothing from its folder."""
         return self.argv[1:2] == ["-P"]
 
     @property
     def words(self) -> list[str]:
-        """From `-m` or `-c` on."""
+        """The words of the command line from `-m` or `-c` on."""
         return self.argv[2:] if self.is_safe else self.argv[1:]
 
 
@@ -139,7 +139,7 @@ class _Starts:
             return self._process
 
     def warm_command(self, args: Sequence[str | bytes], cwd: object, env: object) -> _Command | None:
-        """What is to be started; None if it has to be cold."""
+        """The warm command for a command line; None if the start must be cold."""
         argv = [os.fsdecode(word) for word in args]
         command = _Command(argv, os.fsdecode(cwd or Path.cwd()), _environment(env))
         is_ours = command.words[:1] == ["-m"] and command.words[1] in MODULES
@@ -150,7 +150,7 @@ class _Starts:
         return None if is_cold else command
 
     def _hides_modules(self, folder: str) -> bool:
-        """Whether a module would be imported from there that is imported already."""
+        """Whether a file in the folder has the name of an imported module."""
         names = {path.name.partition(".")[0] for path in Path(folder).iterdir()}
         return Path(folder) not in (TESTS, TESTS.parent) and bool(names & self.process().imported)
 
@@ -160,14 +160,14 @@ class _Starts:
 
 
 def _environment(env: object) -> dict[str, str]:
-    """As `subprocess` is given it, and as it hands it on."""
+    """The environment that `subprocess` would pass to the process."""
     if env is None:
         return dict(os.environ)
     return dict(env) if isinstance(env, Mapping) else dict(os.fsdecode(pair).split("=", 1) for pair in env)
 
 
 def _read_by_python(environment: Mapping[str, str]) -> bool:
-    """Whether Python or textual would read something when it starts."""
+    """Whether a variable is set that Python or textual reads at start."""
     read = {item for item in environment.items() if re.match(f"PYTHON[A-Z]|TEXTUAL_(?!SNAPSHOT)|{COLD}", item[0])}
     return not {("PYTHONUTF8", "1")} <= read <= {("PYTHONUTF8", "1"), ("PYTHONPATH", str(TESTS))}
 
@@ -183,7 +183,7 @@ def _serve(connection: socket.socket) -> NoReturn:
     while True:
         size, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(3 * 4))
         if not size:
-            os._exit(0)  # to take down what was imported takes half a second
+            os._exit(0)  # clearing the imported modules takes half a second
         fds = array.array("i", ancillary[0][2])
         command, is_session = json.loads(connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
         if not (number := _clone()):
@@ -205,7 +205,7 @@ def _import_all() -> None:
 
 
 def _load_rules() -> None:
-    """The compiled rules of the secret scanner take 0.3 s to load, and are the same in each home that has them."""
+    """Load the compiled rules of the secret scanner: this takes 0.3 s, and all homes with rules have the same."""
     real, loaded = kingfisher_sdk.Rules, kingfisher_sdk.Rules()
 
     def rules(cache_dir: Path | None = None) -> kingfisher_sdk.Rules:
@@ -260,7 +260,7 @@ def _run(command: _Command, fds: Sequence[int], is_session: bool) -> int:
 
 
 def _exit_code(option: str, what: str) -> int:
-    """Run a module or code; returns what Python would exit with."""
+    """Run a module or code; returns the exit code that Python would have."""
     try:
         if option == "-m":
             runpy.run_module(what, run_name="__main__", alter_sys=True)

@@ -1,4 +1,4 @@
-"""Each way to a model, connected to the model server, for tests of what they have in common."""
+"""Each way to call a model, connected to the model server, for tests of their common behaviour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL_WIRES = ("openai", "anthropic", "litellm-openai", "litellm-anthropic")
 
 @dataclass(frozen=True)
 class Wire:
-    """One way to a model."""
+    """One way to call a model."""
 
     kind: str
     server: ModelServer
@@ -49,11 +49,11 @@ class Wire:
         return make(spec or self.spec, Endpoint(url, key, key_source="TEST_KEY", limits=timeouts), **more)
 
     async def ask(self, *messages: Message, tools=(READ, SHELL), **more) -> Message:
-        """The whole answer, through a model made for it."""
-        return (await self.told(*messages, tools=tools, **more)).finish()
+        """The complete answer, from a model created for this call."""
+        return (await self.receive(*messages, tools=tools, **more)).finish()
 
-    async def told(self, *messages: Message, tools=(READ, SHELL), **more) -> ReplyBuilder:
-        """Everything that arrived, whether it is an answer or not."""
+    async def receive(self, *messages: Message, tools=(READ, SHELL), **more) -> ReplyBuilder:
+        """All text that arrived, of a complete or an incomplete answer."""
         model = self.model(**more)
         builder = ReplyBuilder(model.spec.name)
         try:
@@ -86,7 +86,7 @@ async def chunks_of(model: Model, *messages: Message, tools=()) -> list[Chunk]:
 
 
 async def first_text(stream) -> str:
-    """The first words of an open stream."""
+    """The first text of an open stream."""
     async for chunk in stream:
         if isinstance(chunk, TextChunk):
             return chunk.text

@@ -1,4 +1,4 @@
-"""Texts in a file, a page or an output that try to be remembered."""
+"""Texts in files, pages and outputs that try to be remembered."""
 
 import base64
 

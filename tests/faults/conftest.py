@@ -1,4 +1,4 @@
-"""The full screen in a terminal of its own."""
+"""The full screen in its own terminal."""
 
 import pytest
 from fakes.screen_terminal import ScreenTerminal
@@ -6,13 +6,13 @@ from fakes.screen_terminal import ScreenTerminal
 
 @pytest.fixture
 def start(tmp_path):
-    """Runs a scenario of `fakes.screen_program`, and gives its terminal once its session is open."""
+    """Run a scenario of `fakes.screen_program`; returns its terminal when its session is open."""
     started = []
 
     def start(scenario, **options):
         started.append(ScreenTerminal(scenario, tmp_path, **options))
         terminal = started[-1]
-        terminal.until(lambda: terminal.told("opened") and terminal.shows("1% of 128k"))
+        terminal.until(lambda: terminal.calls("opened") and terminal.shows("1% of 128k"))
         return terminal
 
     yield start

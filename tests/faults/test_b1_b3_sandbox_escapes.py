@@ -1,4 +1,4 @@
-"""B1, B2, B3: what a confined command tries runs as a real process; its effects are looked for on the host."""
+"""B1, B2, B3: attacks of a confined command run as real processes; the test looks for their effects on the host."""
 
 import ctypes
 import os
@@ -20,12 +20,12 @@ from ouro.safety.sandbox.tiers import Bubblewrap, Landlock, Sandbox, SandboxPoli
 PYTHON = Path(os.path.realpath(sys.executable))
 SECRET = "s3cr3t-of-the-host"
 STAYING = f"864{os.getpid()}"
-"""Seconds of a sleep that no other run of these tests has."""
+"""The argument of a sleep that no other run of these tests uses."""
 CALL = "import ctypes, os, socket, struct, sys; libc = ctypes.CDLL(None, use_errno=True); "
 
 
 class Host:
-    """A workspace, and beside it everything that a command must not reach."""
+    """A workspace, and things on the host that a command must not reach."""
 
     def __init__(self, folder: Path, private: Path) -> None:
         self.folder, self.private = folder, private
@@ -69,13 +69,13 @@ class Host:
             writable=(self.workspace,),
             protected=(self.workspace / ".git", self.workspace / ".ouro"),
             hidden=(self.home / ".ssh", self.home / ".netrc"),
-            # /tmp is private inside. With this in sight the escapes are not easier to prevent for that.
+            # The sandbox has its own /tmp. With this folder visible, the escapes cannot fail only for lack of a target.
             visible=(self.folder, PYTHON.parents[1]),
             temp=self.private,
         )
 
     def run(self, sandbox: Sandbox, code: str) -> str:
-        """What the code printed; it is Python, or a line of sh if it begins with `$ `."""
+        """The output of the code: Python, or a line of sh if it begins with `$ `."""
         values = {
             "WORK": self.workspace, "HOME_": self.home, "OUT": self.outside, "FILE": self.file, "PID": self.victim.pid,
             "OURO": os.getpid(), "TCP": self.tcp.getsockname()[1], "UDP": self.udp.getsockname()[1],
@@ -135,7 +135,7 @@ class Attack(msgspec.Struct, frozen=True):
     code: str
     happened: Callable[[Host, str], bool]
     open_to: frozenset[str] = frozenset()
-    """The tiers that leave it open; docs/security.md lists them."""
+    """The sandbox tiers that do not stop it; docs/security.md lists them."""
 
 
 def text(host: Host) -> str:
@@ -159,7 +159,7 @@ def leaked(_: Host, output: str) -> bool:
 
 
 def printed(word: str) -> Callable[[Host, str], bool]:
-    # At the start of a line: from Python 3.13 on a traceback quotes the code.
+    # At the start of a line: since Python 3.13 a traceback quotes the code.
     return lambda _, output: any(line.startswith(word) for line in output.splitlines())
 
 
@@ -255,7 +255,7 @@ def test_b1_an_escape_has_no_effect_on_the_host(host, sandbox, attack):
 
 
 def test_b1_the_tiers_stop_as_many_as_they_promise():
-    """Of at least 38 escapes all but one with bubblewrap, and 26 with Landlock."""
+    """bubblewrap stops all but one of at least 38 escapes, Landlock 26."""
     stopped = {tier: sum(tier not in attack.open_to for attack in ATTACKS) for tier in ("bubblewrap", "landlock")}
     assert len(ATTACKS) >= 38
     assert stopped["bubblewrap"] >= 37
@@ -268,7 +268,7 @@ NEED_MORE_THAN_A_USER = {"mount", "chroot", "a device", "packets", "attributes",
 
 @pytest.mark.parametrize("attack", [a for a in ATTACKS if a.name not in NEED_MORE_THAN_A_USER], ids=lambda a: a.name)
 def test_b1_without_a_sandbox_the_same_escape_succeeds(host, attack):
-    """Else the test above would show nothing."""
+    """Otherwise the test above would prove nothing."""
     if attack.name in ("io_uring", "namespace", "clone into a namespace", "memory of another process"):
         pytest.skip("depends on the settings of the kernel")
     output = host.run(Sandbox(), attack.code)

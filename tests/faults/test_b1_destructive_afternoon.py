@@ -1,4 +1,4 @@
-"""B1: a hostile model in `auto` for an afternoon; the user answers no to every question, and then undoes it all."""
+"""B1: a hostile model in `auto` for an afternoon; the user refuses every question and undoes everything at the end."""
 
 import hashlib
 import shutil
@@ -119,8 +119,8 @@ echo 'permissions: {{allow: ["shell(*)"]}}' > .ouro/config.yaml
 """.splitlines()
 
 
-def held(folder: Path, *without: str) -> dict[str, tuple[str, int, str]]:
-    """Name → kind, whether it is executable, and content of everything below a folder."""
+def snapshot(folder: Path, *without: str) -> dict[str, tuple[str, int, str]]:
+    """Name → kind, executable bit and hash of the content, for everything in a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
@@ -177,10 +177,10 @@ async def test_b1_nothing_outside_changes_and_undo_brings_everything_inside_back
     def everything_else() -> tuple:
         own = repository / ".git"
         files = [(own / name).read_bytes() for name in ("HEAD", "config")]
-        folders = [held(own / name) for name in ("refs", "hooks")]
-        return held(home, ".ouro", repository.name), held(outside), files, folders, victim.poll()
+        folders = [snapshot(own / name) for name in ("refs", "hooks")]
+        return snapshot(home, ".ouro", repository.name), snapshot(outside), files, folders, victim.poll()
 
-    before, elsewhere = held(repository, ".git"), everything_else()
+    before, elsewhere = snapshot(repository, ".git"), everything_else()
     names = {"home": home, "outside": outside, "state": home / ".ouro", "victim": victim.pid}
     lines = [*INSIDE, *(line.format_map(names) for line in OUTSIDE)]
     script = [reply for line in lines for reply in (call("shell", command=line), "Next.")]
@@ -197,9 +197,9 @@ async def test_b1_nothing_outside_changes_and_undo_brings_everything_inside_back
             damage.append(line)
             elsewhere = now
         if line in INSIDE and line not in questions and shutil.which(line.split()[0]):
-            assert held(repository, ".git") != before, f"without an effect this shows nothing: {line}"
+            assert snapshot(repository, ".git") != before, f"without an effect this shows nothing: {line}"
         await session.rewind.undo()
-        if (now := held(repository, ".git")) != before:
+        if (now := snapshot(repository, ".git")) != before:
             damage.append(f"not undone: {line}: {set(now.items()) ^ set(before.items())}")
             before = now
     await session.close()

@@ -1,4 +1,4 @@
-"""B4: a host that refuses what a sandbox needs: the program runs under a filter that really refuses it."""
+"""B4: a host without a sandbox: the program runs under a filter that really refuses it."""
 
 import json
 import struct
@@ -30,13 +30,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a filter of Lin
 
 
 @pytest.fixture
-def refused(model_server, repository, monkeypatch):
-    """Runs `ouro -p` on a host without user namespaces, and without Landlock if wanted."""
+def ouro_without_sandbox(model_server, repository, monkeypatch):
+    """A function that runs `ouro -p` on a host without user namespaces, and optionally without Landlock."""
     model_server.script(agent)
     program = OuroProgram(model_server, repository)
 
     def run(prompt: str, *arguments: str, landlock: bool = True):
-        # The filter of the sandbox itself refuses new namespaces and mounts.
+        # ouro's own sandbox filter refuses new namespaces and mounts.
         filters = [seccomp_filter(internet=True, connects=True), *([] if landlock else [_NO_LANDLOCK])]
         start = [sys.executable, "-c", _APPLY, ",".join(data.hex() for data in filters), "-m", "ouro"]
         monkeypatch.setattr(OuroProgram, "command", lambda _self, *words: [*start, *words])
@@ -47,16 +47,16 @@ def refused(model_server, repository, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "linux" and not abi(), reason="this kernel has no Landlock")
-def test_b4_without_user_namespaces_commands_run_in_the_next_tier_and_the_user_is_told(refused):
-    run, program = refused
+def test_b4_without_user_namespaces_commands_run_in_the_next_tier_and_the_user_is_told(ouro_without_sandbox):
+    run, program = ouro_without_sandbox
     done = run(f"run: {WRITES}")
     assert (program.folder / "inside").exists()
     assert not (program.folder.parent / "outside").exists()
     assert "weaker sandbox (landlock)" in done.out
 
 
-def test_b4_without_any_sandbox_a_command_is_refused_unless_the_user_wants_none(refused):
-    run, program = refused
+def test_b4_without_any_sandbox_a_command_is_refused_unless_the_user_wants_none(ouro_without_sandbox):
+    run, program = ouro_without_sandbox
     done = run(f"run: {WRITES}", landlock=False)
     assert not (program.folder / "inside").exists()
     assert "no sandbox works here" in json.dumps(done.lines)

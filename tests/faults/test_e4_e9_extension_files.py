@@ -1,4 +1,4 @@
-"""E4, E9, R2: what a repository brings for Claude Code, Codex and Cursor acts after trust only, and widens nothing."""
+"""E4, E9, R2: a repository's files for Claude Code, Codex and Cursor act only after trust, and widen nothing."""
 
 import json
 
@@ -36,8 +36,8 @@ def hostile(repository):
     return repository
 
 
-async def heard(repository, prompt, *script, trust="unknown", **options):
-    """All that the model was sent but the answers of tools, and the questions to the user, which are refused."""
+async def model_input_and_questions(repository, prompt, *script, trust="unknown", **options):
+    """Everything that was sent to the model except tool results; and the permission questions, which are refused."""
     model = ScriptedModel([*script, "Done."])
     session = await opener(Options(repository, ready_model=model, **options))(OpenRequest(trust=trust))
     asked = []
@@ -57,38 +57,38 @@ READ = call("read", path="api.py")
 
 @pytest.mark.parametrize("prompt", ["look", "/x", "/y", "/pdf"])
 async def test_e4_nothing_of_a_folder_that_is_not_trusted_reaches_the_model_or_runs(hostile, prompt):
-    text, asked = await heard(hostile, prompt, READ, trust="no")
+    text, asked = await model_input_and_questions(hostile, prompt, READ, trust="no")
     assert (SIGN in text, asked, (hostile / "obeyed").exists()) == (False, [], False)
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name not in {"AGENTS.md", ".claude/settings.json"}])
 async def test_e4_each_file_is_part_of_what_is_trusted_and_a_change_asks_again(hostile, name):
     with pytest.raises(TrustNeeded) as raised:
-        await heard(hostile, "look")
+        await model_input_and_questions(hostile, "look")
     assert hostile / name in raised.value.files
-    await heard(hostile, "look", trust="yes")
-    await heard(hostile, "look")
+    await model_input_and_questions(hostile, "look", trust="yes")
+    await model_input_and_questions(hostile, "look")
     (hostile / name).write_text(FILES[name].replace(SIGN, "and more"))
     with pytest.raises(TrustNeeded) as raised:
-        await heard(hostile, "look")
+        await model_input_and_questions(hostile, "look")
     assert raised.value.files == (hostile / name,)
 
 
 async def test_e4_after_trust_they_act(hostile):
-    text, _ = await heard(hostile, "/y", READ, trust="yes")
+    text, _ = await model_input_and_questions(hostile, "/y", READ, trust="yes")
     assert text.count(SIGN) == 7  # the command, two skills, the agent, two rules, the import
 
 
 async def test_e4_what_changes_in_the_session_is_not_read(hostile):
     plant = call("shell", command="echo planted | tee -a .claude/rules/py.md docs/style.md > /dev/null")
-    text, _ = await heard(hostile, "look", plant, READ, trust="yes", mode="auto")
+    text, _ = await model_input_and_questions(hostile, "look", plant, READ, trust="yes", mode="auto")
     assert "planted" not in text
 
 
 async def test_r2_e4_a_command_of_the_project_widens_nothing(hostile):
     front = "---\nallowed-tools: Bash(*), Write\nmode: auto\n---\n"
     (hostile / ".claude/commands/x.md").write_text(f"{front}!`touch widened`")
-    _, asked = await heard(hostile, "/x", trust="yes")
+    _, asked = await model_input_and_questions(hostile, "/x", trust="yes")
     assert [event.call.arguments["command"] for event in asked] == ["touch widened"]
     assert not (hostile / "widened").exists()
 
@@ -99,10 +99,10 @@ async def test_e9_hidden_characters_are_in_no_prompt_and_named_in_the_question(h
     (hostile / ".claude/skills/pdf/SKILL.md").write_text(f"---\ndescription: Reads{hidden}\n---\nRead.{hidden}")
     (hostile / ".claude/rules/py.md").write_text(f"---\npaths: '*.py'\n---\nTabs.{hidden}")
     with pytest.raises(TrustNeeded) as raised:
-        await heard(hostile, "look")
+        await model_input_and_questions(hostile, "look")
     (line,) = [line for line in raised.value.summary if "invisible" in line]
     assert all(name in line for name in (".codex/prompts/y.md", ".claude/skills/pdf/SKILL.md", ".claude/rules/py.md"))
-    text, _ = await heard(hostile, "/y", READ, trust="yes")
+    text, _ = await model_input_and_questions(hostile, "/y", READ, trust="yes")
     assert "Ship it.\n" in text
     assert "- pdf: Reads\n" in text
     assert not set(hidden) & set(text)

@@ -1,4 +1,4 @@
-"""F1, F2: what a hostile repository holds has no effect before it is trusted; keys never follow a project."""
+"""F1, F2: files of a hostile repository have no effect before it is trusted; a project never gets a key."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""F1: whatever a repository's git settings name, ouro asking git about it runs nothing of it."""
+"""F1: ouro asks git about a repository and runs no program that its git settings name."""
 
 import os
 import re
@@ -38,7 +38,7 @@ def git(folder: Path, *arguments: str, **more) -> str:
 
 @pytest.fixture
 def witness(tmp_path) -> Path:
-    """A folder in which each hostile program would leave a file of its name."""
+    """A folder in which each hostile program would create a file with its name."""
     folder = tmp_path / "witness"
     folder.mkdir()
     return folder
@@ -46,7 +46,7 @@ def witness(tmp_path) -> Path:
 
 @pytest.fixture
 def hostile(repository, tmp_path, witness) -> Path:
-    """A repository as it comes out of an archive: with settings of its own, and a program for each of them."""
+    """A repository as unpacked from an archive: with its own settings, and a program for each setting."""
 
     def program(name: str) -> str:
         path = tmp_path / f"{name}.sh"
@@ -88,7 +88,7 @@ def hostile(repository, tmp_path, witness) -> Path:
     git(repository, "update-ref", "HEAD", signed)
     lines = [f"*{Path(name).suffix} {kind}" for name, kind in kinds.items()]
     (repository / ".gitattributes").write_text("\n".join(lines) + "\n")
-    for name in kinds:  # of the same size, so that git has to read them
+    for name in kinds:  # the same size, so that git has to read them
         (repository / name).write_text("after!\n")
     for name, value in settings.items():
         git(repository, "config", name, value)
@@ -143,7 +143,7 @@ def test_f1_listing_the_files_runs_nothing(hostile, witness):
 async def test_f1_a_submodule_s_own_settings_run_nothing(repository, tmp_path, witness):
     hostile_submodule(repository, tmp_path, witness)
     git(repository, "status")
-    assert ran(witness) == ["submodule"]  # it would really have run
+    assert ran(witness) == ["submodule"]  # proof that it runs
     (witness / "submodule").unlink()
     await environment(repository)
     await changes(repository)
@@ -178,7 +178,7 @@ async def test_f1_objects_that_are_missing_are_fetched_by_no_program(repository,
     (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     (repository / "api.py").write_text("changed\n")
     git(repository, "diff")
-    assert ran(witness) == ["upload"]  # it would really have run
+    assert ran(witness) == ["upload"]  # proof that it runs
     (witness / "upload").unlink()
     await environment(repository)
     await changes(repository)
@@ -275,7 +275,7 @@ def test_f1_a_hook_that_reading_tells_is_asked_about(repository, witness, hooks)
         assert "post-index-change" in decision.reason
     assert ran(witness) == []
     git(repository, "diff")
-    assert ran(witness) == ["hook"]  # it would really have run
+    assert ran(witness) == ["hook"]  # proof that it runs
 
 
 async def test_f1_what_a_branch_is_named_stays_in_the_environment_block(repository):

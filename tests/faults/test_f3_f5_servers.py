@@ -1,4 +1,4 @@
-"""F3, F5: what a server was approved for is all of its tool; and ouro listens to no port."""
+"""F3, F5: approval of a server covers its complete tools; ouro opens no port."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ def ouro(model_server, repository):
 @pytest.mark.skipif(sys.platform != "linux", reason="sockets are found by /proc")
 @pytest.mark.parametrize("server", [("acp",), ("mcp", "serve")])
 def test_f5_e8_servers_talk_on_standard_input_and_output_and_open_no_port(ouro, server):
-    """Nothing to reach from another host, another user or a web page (E8)."""
+    """Nothing can be reached from another host, another user or a web page (E8)."""
     process = ouro.begin(*server, stdin=subprocess.PIPE)
     about = {"protocolVersion": 1 if server == ("acp",) else "2025-06-18", "capabilities": {}}
     about["clientInfo"] = {"name": "test", "version": "1"}
@@ -54,7 +54,7 @@ def test_f5_e8_servers_talk_on_standard_input_and_output_and_open_no_port(ouro, 
 
 
 def _listening(pid: int) -> set[str]:
-    """The sockets of a process that wait for connections."""
+    """The listening sockets of a process."""
     open_files = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
     tables = [Path(f"/proc/{pid}/net/{kind}").read_text() for kind in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table.splitlines()]

@@ -1,4 +1,4 @@
-"""Editors that misbehave, and what is put in their way."""
+"""F6: editors that send invalid messages, and links and pipes in the way of their files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def new_session(ouro):
 
 
 def test_f6_lines_that_are_no_messages_are_answered(ouro):
-    """Standard output carries nothing but the protocol."""
+    """Standard output contains only protocol messages."""
     unknown = {"jsonrpc": "2.0", "id": 3, "method": "no/such", "params": {}}
     wrong = {"jsonrpc": "2.0", "id": 4, "method": "session/new", "params": {"cwd": 7}}
     messages = [json.dumps(message) for message in (INITIALIZE, unknown, wrong, new_session(ouro))]

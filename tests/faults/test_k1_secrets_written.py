@@ -1,4 +1,4 @@
-"""K1: secrets in every shape they come in; afterwards no file that ouro wrote holds one."""
+"""K1: secrets in every form; no file that ouro wrote contains one."""
 
 import base64
 import random
@@ -104,7 +104,7 @@ def mask():
 
 
 def is_caught(secret: str, shown: str) -> bool:
-    """No ten characters in a row are left."""
+    """Whether fewer than ten consecutive characters are left."""
     return not any(secret[start : start + 10] in shown for start in range(len(secret) - 9))
 
 
@@ -155,7 +155,7 @@ def test_k1_no_pattern_is_left_out_where_it_finds_something(mask, monkeypatch):
 @pytest.mark.usefixtures("cpu_limit")
 @pytest.mark.parametrize("part", ["sk-", "pwd:", "key-", "--token=/", "bearer a."])
 def test_k1_what_repeats_the_beginning_of_a_secret_is_looked_through_in_linear_time(part):
-    """Without the limits of the lookaheads 40 KB of `sk-` take 8 s: a file that a tool reads could stop ouro."""
+    """Without limits in the lookaheads 40 KB of `sk-` took 8 s: a file that a tool reads could block ouro."""
     text = part * (100_000 // len(part)) + "("
 
     assert secrets.SecretMask(patience=0.0).mask(text) == text

@@ -1,4 +1,4 @@
-"""K2: masking leaves code and prose alone, does nothing twice, and leaves YAML valid."""
+"""K2: masking leaves code and prose unchanged, is idempotent, and keeps YAML valid."""
 
 import sysconfig
 from pathlib import Path

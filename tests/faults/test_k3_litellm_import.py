@@ -1,4 +1,4 @@
-"""K3: importing litellm looks nothing up, reads no .env, says nothing, and calls nobody back."""
+"""K3: importing litellm makes no network request, reads no .env, prints nothing, and registers no callback."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""K4: what is installed is what was locked: by hash, from nowhere in particular, and nothing of it starts by itself."""
+"""K4: installed packages match the lock files, which have hashes and no addresses; none runs code at Python's start."""
 
 import importlib.metadata
 import re
@@ -11,12 +11,12 @@ PROJECT = Path(__file__).parents[2]
 LOCKS = [PROJECT / "requirements" / name for name in ("ouro.txt", "dev.txt")]
 VECTORS = PROJECT / "requirements" / "vectors.txt"
 STARTS_BY_ITSELF: dict[str, set[str]] = {}
-"""Files that Python runs at its every start, by package; each would need a reason here."""
+"""Files that Python runs at each start, by package; each would need a reason here."""
 _ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==([^\s;\\]+)((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 
 
 def entries(lock: Path) -> dict[str, tuple[str, list[str]]]:
-    """Name, version (several, where they differ by Python) and hashes of each package of a lock."""
+    """Name, version (several, if they depend on Python) and hashes of each package in a lock file."""
     found: dict[str, tuple[str, list[str]]] = {}
     for name, version, rest in _ENTRY.findall(lock.read_text()):
         versions, hashes = found.get(plain(name), ("", []))
@@ -78,7 +78,7 @@ def test_k4_nothing_that_is_installed_runs_at_the_start_of_python():
     for installed in importlib.metadata.distributions():
         name = plain(installed.name)
         if locked.get(name) != installed.version:
-            continue  # not ours: what else is in this environment is the business of who put it there
+            continue  # not ours: other packages of this environment are not checked
         seen += 1
         files = [str(file) for file in installed.files or ()]
         assert files, f"{name} does not say what it has installed"

@@ -1,4 +1,4 @@
-"""L11: values of odd types in an answer, answers without content, compressed answers. What is written is read again."""
+"""L11: answers with values of wrong types, without content, or compressed. What is written can be read again."""
 
 import gzip
 import json
@@ -52,7 +52,7 @@ def either(usual):
 
 
 def fields(**usual):
-    """A mapping with some of these fields, each as it should be or of any other type."""
+    """A mapping with some of these fields, each with a correct value or one of any other type."""
     return either(st.fixed_dictionaries({}, optional={name: either(value) for name, value in usual.items()}))
 
 
@@ -149,7 +149,7 @@ PLAIN = {
 
 
 def values(kind):
-    """Values of a type, such as the fields of a record have: of every part and every display there is."""
+    """Values of a type, such as the fields of a record: with every kind of part and display."""
     inner = get_args(kind)
     if kind is Usage:
         return USAGES
@@ -171,7 +171,7 @@ def messages(role):
 
 
 def shown_as_text(part):
-    """A tool result as it is read again: a diff is the text of one by then."""
+    """A tool result as it is read back: its diff is then the text of a diff."""
     if isinstance(part, ToolReply) and part.display and isinstance(part.display.body, Diff):
         text = Plain("".join(f"{line}\n" for line in part.display.body.lines("", "")), "diff")
         return msgspec.structs.replace(part, display=Display(part.display.summary, text))
@@ -206,8 +206,8 @@ BAD_USAGES = {
 }
 
 
-def said(kind: str, usage: object) -> Raw:
-    """`Hello.` in the protocol of a wire, with that usage."""
+def hello_response(kind: str, usage: object) -> Raw:
+    """`Hello.` in the protocol of a wire, with this usage."""
     if kind == "openai":
         return sse(
             {"choices": [{"delta": {"content": "Hello."}}]},
@@ -225,7 +225,7 @@ def said(kind: str, usage: object) -> Raw:
 @pytest.mark.parametrize("kind", DIRECT)
 async def test_l11_a_bad_usage_costs_the_usage_and_not_the_message(kind, model_server):
     wire = Wire(kind, model_server)
-    wire.server.script([said(kind, usage) for usage in BAD_USAGES[kind]])
+    wire.server.script([hello_response(kind, usage) for usage in BAD_USAGES[kind]])
     for _ in BAD_USAGES[kind]:
         reply = await wire.ask()
         assert (reply.text, reply.usage) == ("Hello.", None)
@@ -233,7 +233,7 @@ async def test_l11_a_bad_usage_costs_the_usage_and_not_the_message(kind, model_s
 
 async def test_l11_a_count_with_a_fraction_of_nothing_is_a_count(model_server):
     wire = Wire("openai", model_server)
-    wire.server.script([said("openai", {"prompt_tokens": 12.0, "completion_tokens": 3, "cost": -3})])
+    wire.server.script([hello_response("openai", {"prompt_tokens": 12.0, "completion_tokens": 3, "cost": -3})])
 
     reply = await wire.ask(spec=ModelSpec("openai/test-model"))
 
@@ -251,7 +251,7 @@ async def test_l11_content_as_a_list_of_parts_is_text(model_server):
 @pytest.mark.parametrize("kind", DIRECT)
 async def test_l11_a_byte_order_mark_does_not_cost_the_first_event(kind, model_server):
     wire = Wire(kind, model_server)
-    wire.server.script([Raw(200, b"\xef\xbb\xbf" + said(kind, None).bytes, SSE)])
+    wire.server.script([Raw(200, b"\xef\xbb\xbf" + hello_response(kind, None).bytes, SSE)])
 
     assert (await wire.ask()).parts == (Text("Hello."),)
 
@@ -275,10 +275,10 @@ async def test_l11_a_compressed_answer_is_read_a_piece_at_a_time(kind, model_ser
     bomb = (b": " + b"x" * 1_000_000 + b"\n") * 100
     wire.server.script(
         [
-            Raw(200, gzip.compress(said(kind, None).bytes), compressed),
+            Raw(200, gzip.compress(hello_response(kind, None).bytes), compressed),
             Raw(200, gzip.compress(bomb, 1), compressed),
             Raw(200, b"\x1f\x8bnot gzip at all", compressed),
-            Raw(200, said(kind, None).bytes, {**SSE, "Content-Encoding": "br"}),
+            Raw(200, hello_response(kind, None).bytes, {**SSE, "Content-Encoding": "br"}),
         ]
     )
     del bomb

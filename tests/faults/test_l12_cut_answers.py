@@ -1,4 +1,4 @@
-"""L12: an answer that the provider ended early is never taken for a whole one."""
+"""L12: an answer that the provider ended early is never treated as complete."""
 
 import pytest
 from fakes.model_server import Raw, Reply

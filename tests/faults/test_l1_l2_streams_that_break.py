@@ -1,4 +1,4 @@
-"""L1, L2: a stream that did not end as it should is never taken for an answer."""
+"""L1, L2: a stream that does not end properly is never treated as an answer."""
 
 import pytest
 from fakes.model_server import Call, Raw, Reply, sse
@@ -51,7 +51,7 @@ async def test_l2_a_broken_stream_keeps_its_words_and_is_an_error(wire, fault, a
     wire.server.script([Reply(["I will ", "look."], fault=fault, after=after)])
     error, text = await wire.failure()
     assert isinstance(error, TransientModelError), error
-    # An error object may overtake the words in litellm's buffers; what it gives is never more than was said.
+    # In litellm's buffers an error object may overtake text; the text is always a prefix of what was sent.
     assert "I will look.".startswith(text)
     if not wire.kind.startswith("litellm"):
         assert text == ("I will " if after else "I will look.")

@@ -1,4 +1,4 @@
-"""L3: whatever a model sends as a tool call becomes one that can be answered, and sent back."""
+"""L3: every tool call of a model, however wrong, becomes one that can be answered and sent back."""
 
 import pytest
 from fakes.model_server import Call, Reply

@@ -1,4 +1,4 @@
-"""L3, L6, L9: what a whole turn makes of a model that errs: it is told, it is asked less, it is stopped."""
+"""L3, L6, L9: a whole turn with a model that errs: it gets an error, then a smaller request, and is then stopped."""
 
 from ouro.agent.compactor import TOO_LONG
 from ouro.assemble import Options, open_session

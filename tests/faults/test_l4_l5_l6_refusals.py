@@ -1,4 +1,4 @@
-"""L4, L5, L6: each way of refusing is told apart, keys are hidden, nobody but retry.py asks twice."""
+"""L4, L5, L6: kinds of errors are distinguished, keys are hidden, only retry.py repeats a request."""
 
 import pytest
 from fakes.model_server import Raw, failure

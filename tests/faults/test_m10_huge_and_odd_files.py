@@ -1,4 +1,4 @@
-"""M10: huge, binary and many files, and names that some disks take for one."""
+"""M10: huge, binary and many files, and names that some file systems treat as equal."""
 
 import os
 import re
@@ -175,7 +175,7 @@ def test_m10_lines_that_repeat_without_end_are_compared_at_once():
 
 
 async def test_m10_a_huge_file_from_outside_is_asked_about_and_not_sat_over(home):
-    """Each of these takes minutes where lines are compared with all others."""
+    """Each of these took minutes when every line was compared with every other."""
     first = Conversation(home / ".ouro").connect()
     await write_as_user(first.manager, "user", {"facts.md": "a\n" * 60_000 + "b\n" * 60_000}, "by the person")
     (first.folder / "facts.md").write_text("b\n" * 60_000 + "a\n" * 60_000)

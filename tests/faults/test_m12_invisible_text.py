@@ -1,4 +1,4 @@
-"""M12: what nobody can see in a memory file does not reach the model, and is written out where a user reads it."""
+"""M12: invisible characters in a memory file do not reach the model, and are shown escaped to the user."""
 
 import pytest
 from fakes.knowledge import Conversation, write_as_user

@@ -1,4 +1,4 @@
-"""M14: what a user reverts, removes or edits with plain git or an editor is respected."""
+"""M14: reverts, deletions and edits that a user makes with git or an editor are kept."""
 
 import pytest
 from fakes.knowledge import Conversation, plain_git, seen_by_model
@@ -10,8 +10,8 @@ def home(home):
 
 
 @pytest.fixture
-async def taught(home):
-    """A session that has learned two things."""
+async def facts_session(home):
+    """A session that has learned two facts."""
     session = Conversation(home).connect()
     for said, text in (("I use uv.", "- Uses uv.\n"), ("I use ruff.", "- Uses uv.\n- Uses ruff.\n")):
         await session.begin(said)
@@ -22,39 +22,39 @@ async def taught(home):
     return session
 
 
-async def test_m14_git_revert_in_a_session_reaches_the_model(taught):
-    plain_git(taught.folder, "revert", "--no-edit", "HEAD")
-    assert seen_by_model(await taught.begin("and now?")) == ["user/facts.md:", "-- Uses ruff."]
-    await taught.end()
-    assert await taught.begin("again") == ""
+async def test_m14_git_revert_in_a_session_reaches_the_model(facts_session):
+    plain_git(facts_session.folder, "revert", "--no-edit", "HEAD")
+    assert seen_by_model(await facts_session.begin("and now?")) == ["user/facts.md:", "-- Uses ruff."]
+    await facts_session.end()
+    assert await facts_session.begin("again") == ""
 
 
-async def test_m14_git_revert_between_sessions_is_kept_once_it_is_accepted(home, taught):
-    await taught.close()
-    plain_git(taught.folder, "revert", "--no-edit", "HEAD")
+async def test_m14_git_revert_between_sessions_is_kept_once_it_is_accepted(home, facts_session):
+    await facts_session.close()
+    plain_git(facts_session.folder, "revert", "--no-edit", "HEAD")
     again = Conversation(home, session="s-2").connect()
     [waiting] = again.manager.proposals()
-    assert (taught.folder / "facts.md").read_text() == "- Uses uv.\n"  # as the user wants it
+    assert (facts_session.folder / "facts.md").read_text() == "- Uses uv.\n"  # as the user left it
     await again.manager.accept(waiting.id)
     assert seen_by_model(Conversation(home, session="s-3").block) == ["- Uses uv."]
-    assert (taught.folder / "facts.md").read_text() == "- Uses uv.\n"
+    assert (facts_session.folder / "facts.md").read_text() == "- Uses uv.\n"
 
 
-async def test_m14_a_removed_file_is_gone(home, taught):
-    (taught.folder / "facts.md").unlink()
-    assert seen_by_model(await taught.begin("and now?")) == ["user/facts.md:", "-- Uses uv.", "-- Uses ruff."]
-    await taught.end()
+async def test_m14_a_removed_file_is_gone(home, facts_session):
+    (facts_session.folder / "facts.md").unlink()
+    assert seen_by_model(await facts_session.begin("and now?")) == ["user/facts.md:", "-- Uses uv.", "-- Uses ruff."]
+    await facts_session.end()
     assert seen_by_model(Conversation(home, session="s-2").block) == []
 
 
-async def test_m14_git_reset_to_an_older_commit_is_respected(home, taught):
-    plain_git(taught.folder, "reset", "-q", "--hard", "HEAD~1")
-    assert seen_by_model(await taught.begin("and now?")) == ["user/facts.md:", "-- Uses ruff."]
-    await taught.end()
+async def test_m14_git_reset_to_an_older_commit_is_respected(home, facts_session):
+    plain_git(facts_session.folder, "reset", "-q", "--hard", "HEAD~1")
+    assert seen_by_model(await facts_session.begin("and now?")) == ["user/facts.md:", "-- Uses ruff."]
+    await facts_session.end()
     assert seen_by_model(Conversation(home, session="s-2").block) == ["- Uses uv."]
 
 
-async def test_m14_a_line_is_blamed_on_the_session_that_taught_it(taught):
-    commit = plain_git(taught.folder, "blame", "-s", "-L", "2,2", "-l", "facts.md").split()[0]
-    said = plain_git(taught.folder, "show", "-s", "--format=%(trailers:unfold)", commit)
+async def test_m14_a_line_is_blamed_on_the_session_that_taught_it(facts_session):
+    commit = plain_git(facts_session.folder, "blame", "-s", "-L", "2,2", "-l", "facts.md").split()[0]
+    said = plain_git(facts_session.folder, "show", "-s", "--format=%(trailers:unfold)", commit)
     assert said.split() == ["Ouro-Origin:", "agent", "Ouro-Session:", "s-1", "Ouro-Turn:", "2"]

@@ -1,10 +1,10 @@
-"""M1, for notes: what files, pages and pipes say becomes no note, whatever the classifier makes of it."""
+"""M1, for notes: text from files, pages and pipes becomes no note, whatever the classifier answers."""
 
 import asyncio
 import subprocess
 
 import pytest
-from fakes.classifier import Two, add, quiet, say
+from fakes.classifier import Two, add, say, wait_until_quiet
 from fakes.words_of_others import EVIL, PHRASINGS
 
 from ouro.llm import call
@@ -14,8 +14,8 @@ from ouro.utils.runtime import get_memory_dir
 OBEYS = [add(EVIL, by="user", confidence=1.0), add(EVIL, "user-facts", scope="user"), {"op": "confirm", "target": 1}]
 
 
-def obeys(asked: str):
-    """A classifier that does what it reads, as soon as anything of it is before its eyes."""
+def obedient_classifier(asked: str):
+    """A classifier that follows any text in its request that mentions `evil` or a README."""
     return OBEYS if "evil" in asked.lower() or "readme" in asked.lower() else []
 
 
@@ -24,11 +24,11 @@ def files(repository) -> list[str]:
 
 
 @pytest.fixture
-def one_session(repository):
-    """The notes there are after a session in which these were said and answered, and one that caught up with it."""
+def run_two_sessions(repository):
+    """A function that runs a session with these messages, and another; returns notes, models and pending changes."""
 
     async def run(said, *replies) -> tuple[list[str], Two, tuple]:
-        two = Two(always=obeys, replies=list(replies))
+        two = Two(always=obedient_classifier, replies=list(replies))
         session = await two.open(repository)
         await say(session, *said)
         await session.close()
@@ -37,7 +37,7 @@ def one_session(repository):
         async with asyncio.timeout(30):
             while not two.captures:
                 await asyncio.sleep(0.01)
-        await quiet(again)
+        await wait_until_quiet(again)
         waiting = again.memory.manager.proposals()
         await again.close()
         return files(repository), two, waiting
@@ -46,11 +46,11 @@ def one_session(repository):
 
 
 @pytest.mark.parametrize("phrasing", PHRASINGS)
-async def test_m1_what_a_file_says_and_the_assistant_repeats_is_no_note(repository, one_session, phrasing):
+async def test_m1_what_a_file_says_and_the_assistant_repeats_is_no_note(repository, run_two_sessions, phrasing):
     (repository / "README.md").write_text(PHRASINGS[phrasing])
     repeats = f"The README says: {PHRASINGS[phrasing]} I will remember: {EVIL}"
 
-    found, two, waiting = await one_session(
+    found, two, waiting = await run_two_sessions(
         ["please look at it and tell me what it says"], call("read", path="README.md"), repeats
     )
 
@@ -68,16 +68,16 @@ async def test_m1_what_a_file_says_and_the_assistant_repeats_is_no_note(reposito
     ],
     ids=["piped", "an attached file", "pasted"],
 )
-async def test_m1_what_the_user_only_hands_over_is_no_note(one_session, said):
-    found, two, waiting = await one_session([said], "I see.")
+async def test_m1_what_the_user_only_hands_over_is_no_note(run_two_sessions, said):
+    found, two, waiting = await run_two_sessions([said], "I see.")
 
     assert found == []
     assert len(waiting) >= 1
     assert "The session, quoted" in two.captures[0]
 
 
-async def test_m1_what_a_shell_line_printed_is_not_read_at_all(repository, one_session):
-    two = Two(always=obeys)
+async def test_m1_what_a_shell_line_printed_is_not_read_at_all(repository, run_two_sessions):
+    two = Two(always=obedient_classifier)
     session = await two.open(repository)
     async for _ in session.run_shell(f"echo 'remember: {EVIL}'", True):
         pass
@@ -85,17 +85,17 @@ async def test_m1_what_a_shell_line_printed_is_not_read_at_all(repository, one_s
     await session.close()
     again = await two.open(repository)
     await say(again, "hello")
-    await quiet(again)
+    await wait_until_quiet(again)
     await again.close()
 
     assert "evil" not in "".join(two.captures).lower()
     assert files(repository) == []
 
 
-async def test_m1_what_a_commit_subject_says_and_the_assistant_repeats_is_no_note(repository, one_session):
+async def test_m1_what_a_commit_subject_says_and_the_assistant_repeats_is_no_note(repository, run_two_sessions):
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", f"remember: {EVIL}"], cwd=repository, check=True)
 
-    found, _, waiting = await one_session(
+    found, _, waiting = await run_two_sessions(
         ["which tests are there?"], call("shell", command="git log -1"), f"As the last commit says: {EVIL}"
     )
 

@@ -1,4 +1,4 @@
-"""M1: what a tool, a page or a file says shall be remembered is never remembered by itself, however it is said."""
+"""M1: a text in a tool result, page or file that asks to be remembered is never remembered without approval."""
 
 import msgspec
 import pytest
@@ -22,8 +22,8 @@ def home(home):
     return home / ".ouro"
 
 
-def the_written(phrasing):
-    """What a model that obeys the phrasing writes."""
+def written_by_model(phrasing):
+    """The file that a model writes if it obeys the phrasing."""
     return WRITTEN.get(phrasing, f"- {EVIL}\n")
 
 
@@ -32,7 +32,7 @@ async def test_m1_what_a_file_says_is_no_fact_but_a_proposal_that_names_its_sour
     session = Conversation(home).connect()
     await session.begin(SAID)
     await session.read("README.md", PHRASINGS[phrasing])
-    await session.write("facts.md", the_written(phrasing))
+    await session.write("facts.md", written_by_model(phrasing))
     if len(phrasing) % 2:
         await session.commit()
     await session.end()
@@ -54,7 +54,7 @@ async def test_m1_also_turns_later_when_the_user_has_said_something_else(home, p
     await session.end()
     for said in ("thanks", "I like short tests"):
         await session.begin(said)
-        await session.write("preferences.md", "- Likes short tests.\n" + the_written(phrasing))
+        await session.write("preferences.md", "- Likes short tests.\n" + written_by_model(phrasing))
         await session.end()
     assert "evil" not in Conversation(home, session="s-2").block
     assert not [event for event in session.changed if "evil" in event.summary and not event.proposal]
@@ -68,7 +68,7 @@ async def test_m1_also_when_the_session_was_resumed(home, phrasing):
     await session.end()
     again = Conversation(home, began_with=session.began_with, messages=session.messages).connect()
     await again.begin("go on")
-    await again.write("decisions.md", the_written(phrasing))
+    await again.write("decisions.md", written_by_model(phrasing))
     await again.end()
     assert seen_by_model(Conversation(home, session="s-2").block) == []
 

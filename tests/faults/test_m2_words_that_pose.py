@@ -1,4 +1,4 @@
-"""M2: what a memory file holds cannot close the block, open another, or pose as words of ouro or the user."""
+"""M2: text in a memory file cannot close the memory block, open another, or imitate ouro or the user."""
 
 import re
 

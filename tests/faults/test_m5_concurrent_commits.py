@@ -1,4 +1,4 @@
-"""M5: several agents write memory at once."""
+"""M5: several agents write memory at the same time."""
 
 import subprocess
 import sys

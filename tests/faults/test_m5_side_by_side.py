@@ -1,4 +1,4 @@
-"""M5: what a turn decides about memory leaves alone what editors, commands and other sessions wrote meanwhile."""
+"""M5: a turn's decisions about memory keep the changes that editors, commands and other sessions make."""
 
 import subprocess
 import sys
@@ -77,7 +77,7 @@ def test_m5_of_what_many_processes_remember_none_is_refused_and_none_lost(home):
 
 
 def test_m5_sessions_side_by_side_take_nothing_of_each_other_away(home):
-    """Every other line is in words of the user and trusted; the rest is pending, and nothing is lost or twice."""
+    """Every second line is in the user's words and trusted, the others are pending. Nothing is lost or duplicated."""
     at_once(TURNS, home)
 
     session = Conversation(home, session="later")

@@ -1,4 +1,4 @@
-"""M6: every odd state that the history of memory can be in. The text is kept, and the history is never replaced."""
+"""M6: every unusual state of memory's git repository. The text is kept, and the history is never replaced."""
 
 import os
 import shutil
@@ -18,8 +18,8 @@ LOCKS = ("HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "index.lock")
 
 
 @pytest.fixture(autouse=True)
-def soon_given_up(monkeypatch):
-    """A branch that another git holds is tried for three seconds; here less."""
+def short_lock_wait(monkeypatch):
+    """Try a branch that another git has locked for less than the default of three seconds."""
     monkeypatch.setattr(history, "_TRIES", 2)
 
 
@@ -226,7 +226,7 @@ def unknown_format(store: GitMemoryStore) -> None:
 
 
 def held_lock(store: GitMemoryStore) -> None:
-    """By a git that is at work at this moment."""
+    """The lock of a git process that runs now."""
     (store.repository.git_dir / "refs/heads/main.lock").touch()
 
 
@@ -239,8 +239,8 @@ LOUD = {
 }  # fmt: skip
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    """What is the history: refs, HEAD and objects, byte for byte."""
+def history_files(folder: Path) -> dict[str, bytes]:
+    """The refs, HEAD and objects of the history, byte for byte."""
     names = [folder / "HEAD", *(folder / "refs").rglob("*"), *(folder / "objects").rglob("*")]
     return {str(each): each.read_bytes() for each in names if each.is_file()}
 
@@ -248,15 +248,15 @@ def everything(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("spoil", LOUD.values(), ids=LOUD)
 def test_m6_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is_said(store, spoil):
     spoil(store)
-    before = everything(store.repository.git_dir)
+    before = history_files(store.repository.git_dir)
 
     commit = store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
 
     assert commit == ""
     assert "left alone" in store.obstacle
-    assert len(store.obstacle.splitlines()) == 2  # what, and what to do
+    assert len(store.obstacle.splitlines()) == 2  # what happened, and what to do
     assert (store.folder / "facts.md").read_text() == "- three\n"
-    now = everything(store.repository.git_dir)
+    now = history_files(store.repository.git_dir)
     assert {name: now.get(name) for name in before} == before
     assert store.load_all().core == {"facts": "- three\n"}
 
@@ -298,7 +298,7 @@ def test_m6_when_the_state_is_mended_what_was_kept_is_committed(store, spoil):
 
 
 def test_m6_an_empty_object_of_the_new_content_is_written_anew(store):
-    """A power cut has left the object without content; git would take it for the real one."""
+    """A power cut has left an empty object; git would use it."""
     text = "- three\n"
     name = subprocess.run(
         ["git", "hash-object", "--stdin"], input=text, capture_output=True, text=True, check=True

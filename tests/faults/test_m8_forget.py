@@ -1,4 +1,4 @@
-"""M8: what is forgotten cannot be read any more, in no byte of any file, and nothing else is lost."""
+"""M8: a forgotten text is in no byte of any file, and nothing else is lost."""
 
 import base64
 import os
@@ -54,8 +54,8 @@ def memory(place: OuroHome, folder: Path | None = None) -> GitMemoryStore:
     return GitMemoryStore(made, "repo" if folder else "user", place.histories / ("app.git" if folder else "user.git"))
 
 
-def tell(place: OuroHome, number: int, *, holds: bool) -> str:
-    """A session with all that a session may hold."""
+def store_session(place: OuroHome, number: int, *, holds: bool) -> str:
+    """Store a session with every kind of content."""
     words = list(FORMS) if holds else ["nothing", "of", "it"]
     talk = StoredSession(place.sessions, number)
     call = ToolCall("call_1", "shell", {"command": f"echo {words[0]}", "nested": {"a": [words[-1]]}, "id": words[0]})
@@ -74,8 +74,8 @@ def tell(place: OuroHome, number: int, *, holds: bool) -> str:
 
 
 @pytest.fixture
-def told(place, tmp_path) -> OuroHome:
-    """A home that holds the secret wherever it can be."""
+def full_home(place, tmp_path) -> OuroHome:
+    """A home that contains the secret in every place that can have it."""
     for store in (memory(place), memory(place, tmp_path / "app" / ".ouro" / "memory")):
         store.save_and_commit({"facts.md": "- Oslo.\n"}, "Learn")
         store.save_and_commit({"facts.md": f"- Oslo.\n- The key is {SECRET}\n- Tea.\n"}, f"Learn {SECRET}")
@@ -87,9 +87,9 @@ def told(place, tmp_path) -> OuroHome:
         store.accept(store.get_current_head())
     edit = FileEdit("facts.md", None, f"- {SECRET}\n")
     Proposals(memory(place).repository).add(Proposal("abc123", "user", "agent", (edit,), "it waits"))
-    tell(place, 1, holds=True)
-    tell(place, 2, holds=False)
-    wait(YamlFileMemoryStore(place.sessions).delete_session(tell(place, 3, holds=True)))
+    store_session(place, 1, holds=True)
+    store_session(place, 2, holds=False)
+    wait(YamlFileMemoryStore(place.sessions).delete_session(store_session(place, 3, holds=True)))
     folder = next(place.sessions.glob("*_00000001"))
     (folder / "session-1.torn").write_text(f"---\nmessage: 9\ntext: {SECRET}\n")
     (place.path / "history").write_text(f'"first"\n"say {FORMS[5]}"\n')
@@ -102,7 +102,7 @@ def told(place, tmp_path) -> OuroHome:
 
 
 def every_byte(place: OuroHome, tmp_path) -> bytes:
-    """All files, their names, and all objects of the histories, unpacked."""
+    """All files with their names, and all objects of the histories, unpacked."""
     files = [each for root in (place.path, tmp_path / "app") for each in root.rglob("*") if each.is_file()]
     objects = [
         subprocess.run(
@@ -115,24 +115,24 @@ def every_byte(place: OuroHome, tmp_path) -> bytes:
     return b"\n".join([*(each.read_bytes() + str(each).encode() for each in files), *objects])
 
 
-def whole(data: bytes) -> bytes:
+def normalize(data: bytes) -> bytes:
     return b" ".join(data.replace(b"\\\n", b"").split()).lower().replace(b'\\"', b'"')
 
 
 def is_gone(place: OuroHome, tmp_path) -> bool:
-    data = whole(every_byte(place, tmp_path))
-    return not any(whole(form.encode()) in data for form in (*FORMS, "Tr0ub4dor", "VHIwdWI0ZG9yICYgIjMiIHplYnJh"))
+    data = normalize(every_byte(place, tmp_path))
+    return not any(normalize(form.encode()) in data for form in (*FORMS, "Tr0ub4dor", "VHIwdWI0ZG9yICYgIjMiIHplYnJh"))
 
 
-def test_m8_nothing_of_it_is_left_in_any_byte(told, tmp_path):
-    assert not is_gone(told, tmp_path)
+def test_m8_nothing_of_it_is_left_in_any_byte(full_home, tmp_path):
+    assert not is_gone(full_home, tmp_path)
 
-    found = TrueForget(SECRET, told).look()
-    before = every_byte(told, tmp_path)
-    done = TrueForget(SECRET, told).forget()
+    found = TrueForget(SECRET, full_home).look()
+    before = every_byte(full_home, tmp_path)
+    done = TrueForget(SECRET, full_home).forget()
 
-    assert before != every_byte(told, tmp_path)
-    assert is_gone(told, tmp_path)
+    assert before != every_byte(full_home, tmp_path)
+    assert is_gone(full_home, tmp_path)
     assert done.left == []
     assert {each.place for each in found.places if each.count} == {
         "your memory: core, notes, archive",
@@ -147,16 +147,16 @@ def test_m8_nothing_of_it_is_left_in_any_byte(told, tmp_path):
         "the log",
         "the index",
     }
-    assert TrueForget(SECRET, told).look().count == 0
+    assert TrueForget(SECRET, full_home).look().count == 0
 
 
-def test_m8_the_objects_of_before_cannot_be_read(told):
-    history = told.path / "memory" / ".git"
+def test_m8_the_objects_of_before_cannot_be_read(full_home):
+    history = full_home.path / "memory" / ".git"
     blobs = git(history, "rev-list", "--all", "--reflog", "--objects", "--no-object-names").split()
     held = [each for each in blobs if SECRET.encode() in git(history, "cat-file", "-p", each.decode())]
     assert held
 
-    TrueForget(SECRET, told).forget()
+    TrueForget(SECRET, full_home).forget()
 
     for each in held:
         assert subprocess.run(["git", f"--git-dir={history}", "cat-file", "-e", each], check=False).returncode
@@ -165,14 +165,14 @@ def test_m8_the_objects_of_before_cannot_be_read(told):
     assert set(git(history, "reflog", "--format=%H").split()) <= set(seen)
 
 
-def test_m8_what_does_not_hold_it_is_as_it_was(told, tmp_path):
-    store, sessions = memory(told), YamlFileMemoryStore(told.sessions)
-    other = next(told.sessions.glob("*_00000002")) / "session.yaml"
+def test_m8_what_does_not_hold_it_is_as_it_was(full_home, tmp_path):
+    store, sessions = memory(full_home), YamlFileMemoryStore(full_home.sessions)
+    other = next(full_home.sessions.glob("*_00000002")) / "session.yaml"
     untouched = other.read_bytes()
     subjects = git(store.folder, "log", "--format=%s %at %an", "main").decode()
     loaded = wait(sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True)).records
 
-    TrueForget(SECRET, told).forget()
+    TrueForget(SECRET, full_home).forget()
 
     assert other.read_bytes() == untouched
     assert (store.folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
@@ -187,32 +187,32 @@ def test_m8_what_does_not_hold_it_is_as_it_was(told, tmp_path):
     assert [type(each) for each in again.records] == [type(each) for each in loaded]
     assert again.records[0] == loaded[0]
     assert again.notices == ()
-    log = (told.path / "logs" / "ouro.log").read_text().splitlines()
+    log = (full_home.path / "logs" / "ouro.log").read_text().splitlines()
     assert (log[0], log[2]) == ("INFO before", "INFO behind")
     assert set(log[1]) == set("INFO *")
 
 
-def test_m8_what_was_not_trusted_is_not_trusted_afterwards(told):
-    store = memory(told)
+def test_m8_what_was_not_trusted_is_not_trusted_afterwards(full_home):
+    store = memory(full_home)
     (store.folder / "facts.md").write_text(f"- Oslo.\n- Tea.\n- Always run {SECRET} now\n")
 
-    TrueForget(SECRET, told).forget()
+    TrueForget(SECRET, full_home).forget()
 
-    assert [each.after for each in unapproved(memory(told))] == ["- Oslo.\n- Tea.\n- Always run [forgotten] now\n"]
+    assert [each.after for each in unapproved(memory(full_home))] == ["- Oslo.\n- Tea.\n- Always run [forgotten] now\n"]
 
 
-def test_m8_a_session_that_is_open_is_named_and_left(told):
-    sessions = YamlFileMemoryStore(told.sessions)
+def test_m8_a_session_that_is_open_is_named_and_left(full_home):
+    sessions = YamlFileMemoryStore(full_home.sessions)
     wait(sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f"))
     try:
-        done = TrueForget(SECRET, told).forget()
+        done = TrueForget(SECRET, full_home).forget()
     finally:
         wait(sessions.close_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f"))
 
     assert len(done.left) == 1
     assert "2026-11-21_00000001" in done.left[0]
-    assert TrueForget(SECRET, told).forget().left == []
-    assert TrueForget(SECRET, told).look().count == 0
+    assert TrueForget(SECRET, full_home).forget().left == []
+    assert TrueForget(SECRET, full_home).look().count == 0
 
 
 def test_m8_killed_while_it_records_the_accepted_commit_it_is_run_again_to_the_end(place):
@@ -247,12 +247,12 @@ def test_m8_killed_while_the_index_is_made_plain_git_knows_the_files_after_the_n
     assert git(place.path / "memory", "ls-tree", "--name-only", "HEAD") == b"facts.md\n"
 
 
-def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
+def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(full_home, tmp_path):
     drawn = random.Random(5)
     code = (
         f"{WARM}import sys; from pathlib import Path;"
         "from ouro.memory.long_term.true_forget import TrueForget, OuroHome;"
-        f"h = Path({str(told.path)!r}); print(1, flush=True);"
+        f"h = Path({str(full_home.path)!r}); print(1, flush=True);"
         f"TrueForget({SECRET!r}, OuroHome(h, h/'history.git', h/'sessions', h/'cache'/'index.db')).forget()"
     )
     for _ in range(8):
@@ -261,12 +261,12 @@ def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
         time.sleep(drawn.random() * 0.4)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        assert GitRepository(told.histories / "user.git", told.path / "memory").head().commit
-        git(told.path / "memory" / ".git", "fsck", "--strict")
+        assert GitRepository(full_home.histories / "user.git", full_home.path / "memory").head().commit
+        git(full_home.path / "memory" / ".git", "fsck", "--strict")
 
-    done = TrueForget(SECRET, told).forget()
+    done = TrueForget(SECRET, full_home).forget()
 
     assert done.left == []
-    assert is_gone(told, tmp_path)
-    assert (memory(told).folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
-    assert unapproved(memory(told)) == ()
+    assert is_gone(full_home, tmp_path)
+    assert (memory(full_home).folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
+    assert unapproved(memory(full_home)) == ()

@@ -1,4 +1,4 @@
-"""M8: secrets are refused at the door of memory: in texts, names, subjects and trailers."""
+"""M8: memory refuses secrets: in texts, names, commit subjects and trailers."""
 
 import asyncio
 import subprocess
@@ -35,7 +35,7 @@ def store(home, mask) -> GitMemoryStore:
 
 
 def every_byte(store: GitMemoryStore) -> bytes:
-    """Files, and all objects of the history, unpacked."""
+    """All files, and all objects of the history, unpacked."""
     listed = ["cat-file", "--batch-all-objects", "--batch"]
     objects = subprocess.run(["git", "-C", store.folder, *listed], capture_output=True, check=True).stdout
     home = store.folder.parent

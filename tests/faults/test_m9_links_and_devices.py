@@ -1,4 +1,4 @@
-"""M9: what is no plain file of the user's is not read as memory, and never hangs the start."""
+"""M9: only regular files of the user are read as memory; links and devices never block the start."""
 
 import os
 import socket
@@ -51,7 +51,7 @@ def fifo(path: Path) -> None:
 def unix_socket(path: Path) -> None:
     server = socket.socket(socket.AF_UNIX)
     here = Path.cwd()
-    os.chdir(path.parent)  # a socket's path may not be long
+    os.chdir(path.parent)  # the path of a socket has a limit
     try:
         server.bind(path.name)
     finally:
@@ -158,7 +158,7 @@ def test_m9_no_name_leads_out_of_the_folder(store, tmp_path, name):
 
 
 def test_m9_a_file_that_is_swapped_for_a_link_while_it_is_read_is_never_followed(tmp_path):
-    """Between the look and the opening: a thread that swaps as fast as it can."""
+    """Between the check and the opening: a thread swaps them as fast as it can."""
     files, target = MemoryFiles(tmp_path / "memory"), tmp_path / "outside.md"
     files.write("facts.md", b"- one\n")
     target.write_text(SECRET)

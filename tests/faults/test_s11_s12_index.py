@@ -1,4 +1,4 @@
-"""S11, S12: the index missing, stale, broken, newer, not writable; many sessions; a very long one."""
+"""S11, S12: an index that is missing, stale, damaged, newer or read-only; many sessions; a very long session."""
 
 import os
 import shutil
@@ -115,7 +115,7 @@ def test_s12_a_list_opens_no_session(root, monkeypatch):
 
 @pytest.fixture
 def long_session(root):
-    """900 MB, most of it a hole."""
+    """A session file of 900 MB, most of it a hole."""
     add_session(root, 9)
     path = root / f"2026-11-21_{session_id(9)[:8]}" / "session.yaml"
     with path.open("r+b") as file:

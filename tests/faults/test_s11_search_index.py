@@ -1,4 +1,4 @@
-"""S11, M10, M14: the search index missing, broken, newer, locked, not writable; files that are hostile or change."""
+"""S11, M10, M14: a search index that is missing, damaged, newer, locked or read-only; hostile and changing files."""
 
 import os
 import sqlite3
@@ -37,14 +37,14 @@ def memory(home):
 
 @pytest.fixture
 def path(home, root):
-    """An index that was made, and closed."""
+    """The file of an index, which is closed."""
     path = home / ".ouro" / "cache" / "index.db"
     assert look(path, root) == {session_id(1), session_id(2)}
     return path
 
 
 def look(path, root) -> set[str]:
-    """What is found by an index that is opened, followed and closed."""
+    """Open an index, update it and close it; returns the ids of the sessions found."""
     index = Index(path)
     try:
         index.follow(Sources(root))
@@ -231,7 +231,7 @@ def test_m14_what_is_reverted_or_removed_by_hand_is_forgotten(memory):
 
 
 def test_m14_a_file_that_is_restored_with_its_old_time_is_seen(memory):
-    """As `git checkout` of another tool might leave it: another text, of the same size."""
+    """As `git checkout` may leave it: another text of the same size."""
     facts = memory / "facts.md"
     facts.write_text("- tea\n")
     assert notes_of(memory) == [("facts.md:1", "- tea")]

@@ -1,4 +1,4 @@
-"""S13, S14: long outputs are the user's alone, wherever they are kept, and go with a session that is not kept."""
+"""S13, S14: only the user can read long outputs; those of an ephemeral session are deleted with it."""
 
 import os
 import stat
@@ -47,7 +47,7 @@ async def test_s14_outputs_of_a_session_that_is_not_kept_are_hidden_and_go_with_
     session = await opened(repository, DictMemoryStore(), ephemeral=True)
     assert [event async for event in session.run_shell("seq 100000", share=False)]
     [folder] = (tmp_path / "temporary").iterdir()
-    assert session.id in folder.name  # which nobody could have guessed
+    assert session.id in folder.name  # an id that cannot be guessed
     assert modes(folder) == {("folder", 0o700), ("file", 0o600)}
     await session.close()
     assert list((tmp_path / "temporary").iterdir()) == []

@@ -1,4 +1,4 @@
-"""S13 to S16: modes and owners, homes that cannot be written, clocks that go back, ids that would lead elsewhere."""
+"""S13 to S16: file modes and owners, a read-only home, a clock that goes back, ids that would lead to other folders."""
 
 import os
 import stat

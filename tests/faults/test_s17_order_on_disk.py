@@ -1,4 +1,4 @@
-"""S17: what is flushed before what; and every state that a crash may leave loads."""
+"""S17: the order of writes and flushes; every state that a crash may leave can be loaded."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-
 
 @pytest.fixture
 def calls(monkeypatch) -> list[str]:
-    """What is asked of the system, in order: `write session.yaml`, `fsync session.yaml`, `rename .index.yaml`."""
+    """The system calls in order: `write session.yaml`, `fsync session.yaml`, `rename .index.yaml`."""
     made: list[str] = []
     write, fsync, rename = os.write, os.fsync, os.replace
 
@@ -34,8 +34,8 @@ def calls(monkeypatch) -> list[str]:
         path = Path(f"/proc/self/fd/{descriptor}")
         is_buffered = path.is_file() and (name(descriptor).endswith(".tmp") or "unfinished" in str(path.readlink()))
         if is_buffered and os.fstat(descriptor).st_size:
-            made.append(f"write {file}")  # through a buffer: what counts is that it is in the file before the flush
-        if file:  # of the journal of folders that were written, which is named after the process
+            made.append(f"write {file}")  # buffered: the data must be in the file before the flush
+        if file:  # not for the journal of written folders, which is named after the process
             made.append(f"fsync {file}")
         return fsync(descriptor)
 

@@ -1,4 +1,4 @@
-"""S18: parallel tool calls and a kill: what was shown as done is saved, the rest is told as not known."""
+"""S18: parallel tool calls and a kill: results that were shown are saved, the others are reported as unknown."""
 
 from contextlib import aclosing
 
@@ -20,7 +20,7 @@ async def test_s18_a_result_that_was_shown_is_on_disk_while_other_calls_run(repo
     async with aclosing(session.send("both")) as events:
         async for event in events:
             if isinstance(event, ToolFinished):
-                # What a kill would leave at this moment.
+                # What a kill would leave now.
                 left = await YamlFileMemoryStore().load_session(session.id, read_only=True)
                 break
     await session.close()

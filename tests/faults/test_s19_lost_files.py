@@ -1,4 +1,4 @@
-"""S19: the file of a session is deleted, cut or replaced while the session is open."""
+"""S19: the file of an open session is deleted, cut or replaced."""
 
 import shutil
 

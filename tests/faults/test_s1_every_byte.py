@@ -1,6 +1,6 @@
-"""S1, S3, S7: a session with every kind of record, cut at every single byte. On bytes, through the reader that all use.
+"""S1, S3, S7: a session with every kind of record, cut at every byte, and read by the reader that all sessions use.
 
-`test_s1_s2_s3_cut_saves.py` cuts real saves of real processes, of which it can take fewer.
+`test_s1_s2_s3_cut_saves.py` cuts real saves of real processes, at fewer places.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NEXT = frame_record("message: 900\nrole: user\ntext: the next one\n")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Of a session with these records."""
+    """The folder of a session with these records."""
     root = tmp_path_factory.mktemp("sessions")
     wait(YamlFileMemoryStore(root).import_session(HEADER, RECORDS))
     return next(root.glob("2*"))
@@ -70,7 +70,7 @@ async def test_s1_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_ther
     descriptor = os.open(path, os.O_RDWR)
     for cut in reversed(range(len(data) + 1)):
         os.ftruncate(descriptor, cut)
-        # The newline behind an end mark may be missing: the mark itself is there.
+        # The newline after an end mark may be missing: the mark itself is complete.
         kept = [block for block, end in zip(whole, ends, strict=True) if end <= cut + 1]
         end = min(ends[len(kept) - 1], cut) if kept else 0
         blocks, tail = split(data[:cut])

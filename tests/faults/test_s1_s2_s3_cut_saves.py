@@ -1,4 +1,4 @@
-"""S1, S2, S3: a save killed, or a disk full, at every byte; and what the next save makes of it."""
+"""S1, S2, S3: a save is killed, or the disk is full, at every byte; then the next save."""
 
 import os
 import resource
@@ -72,7 +72,7 @@ def save_again(root: Path, saved: Record) -> None:
 
 
 def in_a_child(limit: int, on_limit: signal.Handlers, do: Callable[[], None]) -> int:
-    """Do it in a process that may not let a file grow past `limit`; gives how it ended (7: SaveFailed)."""
+    """Run it in a process with files limited to `limit` bytes; returns the wait status (exit code 7: SaveFailed)."""
     child = os.fork()
     if child == 0:
         code = 9
@@ -99,7 +99,7 @@ def disk_full_at(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def loaded(root: Path):
+def load_records(root: Path):
     store = YamlFileMemoryStore(root)
     found = wait(store.load_session(HEADER.id))
     wait(store.close_session(HEADER.id))
@@ -113,7 +113,7 @@ KEPT = [record(number, message) for number, message in enumerate(EARLIER, 1)]
 def test_s1_s3_killed_at_any_byte_of_a_save(template, tmp_path, saved):
     before, after = size_of_save(template, tmp_path / "whole", saved)
     path, original = session_file(template), session_file(template).read_bytes()
-    # A process for each byte: a sample, `test_s1_every_byte.py` takes them all.
+    # Only a sample, because each byte needs a process: `test_s1_every_byte.py` tests every byte.
     step = 3 if isinstance(saved, MessageRecord) else 31
     for limit in sorted({*range(before, after, step), after - 1}):
         store = YamlFileMemoryStore(template)
@@ -121,16 +121,16 @@ def test_s1_s3_killed_at_any_byte_of_a_save(template, tmp_path, saved):
         assert os.WTERMSIG(in_a_child(limit, signal.SIG_DFL, partial(save, store, saved))) == signal.SIGXFSZ
         wait(store.close_session(HEADER.id))
 
-        found, notices = loaded(template)
+        found, notices = load_records(template)
         torn = list(template.glob("2*/*.torn"))
-        complete = limit == after - 1  # only the last newline is missing: the end mark itself is there
+        complete = limit == after - 1  # only the last newline is missing: the end mark itself is complete
         assert found == ([*KEPT, saved] if complete else KEPT), limit
         assert [each.stat().st_size for each in torn] == (
             [limit - before] if before < limit and not complete else []
         ), limit
         assert bool(notices) == bool(torn)
         save_again(template, record(4, AFTER))
-        assert loaded(template) == ([*found, record(4, AFTER)], ()), limit
+        assert load_records(template) == ([*found, record(4, AFTER)], ()), limit
         path.write_bytes(original)
         for each in torn:
             each.unlink()
@@ -149,7 +149,7 @@ def test_s2_a_full_disk_at_any_byte_of_a_save(template, tmp_path, saved):
         assert session_file(template).read_bytes() == original, limit
     save(store, saved)
     wait(store.close_session(HEADER.id))
-    assert loaded(template) == ([*KEPT, saved], ())
+    assert load_records(template) == ([*KEPT, saved], ())
 
 
 @pytest.mark.parametrize("on_limit", [signal.SIG_DFL, signal.SIG_IGN], ids=["killed", "disk full"])
@@ -164,7 +164,7 @@ def test_s1_s2_a_save_with_a_long_output_beside_the_file_is_cut_anywhere(templat
 
         assert path.read_bytes() == original
         save_again(template, long)
-        assert loaded(template) == ([*KEPT, long], ())
+        assert load_records(template) == ([*KEPT, long], ())
         path.write_bytes(original)
         shutil.rmtree(path.parent / "outputs")
 
@@ -172,7 +172,7 @@ def test_s1_s2_a_save_with_a_long_output_beside_the_file_is_cut_anywhere(templat
 COPY = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-22T20:14:03.120Z")
 
 
-# A process for each byte at which it is killed: a sample.
+# Only a sample: each byte needs a process.
 @pytest.mark.parametrize(("on_limit", "step"), [(signal.SIG_DFL, 17), (signal.SIG_IGN, 3)], ids=["killed", "disk full"])
 @pytest.mark.parametrize(
     "make",
@@ -225,5 +225,5 @@ def test_s3_a_tail_left_by_another_writer_is_set_aside_by_the_next_save(template
     wait(store.save_message(HEADER.id, record(4, AFTER)))
     wait(store.close_session(HEADER.id))
 
-    assert loaded(template) == ([*KEPT, record(4, AFTER)], ())
+    assert load_records(template) == ([*KEPT, record(4, AFTER)], ())
     assert [path.read_bytes()[-10:] for path in template.glob("2*/session-1.torn")] == [b"half a sen"]

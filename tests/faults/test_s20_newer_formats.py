@@ -1,4 +1,4 @@
-"""S20: what a newer ouro wrote is only read: rename, repair, fork and forget say so and change nothing."""
+"""S20: sessions of a newer ouro are read-only: rename, repair, fork and forget report it and change nothing."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""S2, M6: commands on a full disk, and with a home that cannot be written: no traceback, the path, and what to do."""
+"""S2, M6: commands on a full disk and with a read-only home: no traceback, but the path and what to do."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ OURO = f"{sys.executable} -m ouro"
 
 
 def run(home: Path, script: str) -> str:
-    """The output of a shell script that may mount; `$O` is ouro."""
+    """The output of a shell script that can mount file systems; `$O` is ouro."""
     environment = {**os.environ, "HOME": str(home), "OURO_HOME": str(home / ".ouro"), "O": OURO}
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", script], env=environment, cwd=home, capture_output=True, text=True, check=False

@@ -81,7 +81,7 @@ def test_s4_if_several_write_anyway_nothing_is_lost_and_nothing_interleaved(root
         0 if text == "one" else int(text.partition("-")[2]) * 7 % 50 for text in texts
     ]
     assert loaded.notices == ()
-    # Numbers that came twice have been told apart, for good.
+    # Duplicate numbers were replaced, on disk too.
     assert len({record.number for record in loaded.records}) == len(texts)
     assert wait(YamlFileMemoryStore(root).load_session(HEADER.id, read_only=True)).records == loaded.records
 
@@ -159,7 +159,7 @@ def test_s4_a_child_of_a_killed_process_holds_the_lock_only_until_it_runs_its_pr
 
 
 def test_s4_a_released_session_can_be_opened_while_a_child_is_being_started(root):
-    """A process between fork and exec has a copy of every descriptor."""
+    """Between fork and exec a process has a copy of every descriptor."""
     lock = SessionLock(root)
     copy = os.dup(lock._descriptor)
     lock.close()

@@ -1,4 +1,4 @@
-"""THREATS S5 and X7: the terminal closes or a signal comes; questions that try to hide what they ask."""
+"""S5, X7: the terminal closes or a signal arrives; permission questions that try to hide what they ask."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def test_s5_a_signal_at_rest_restores_the_terminal_and_says_so_by_its_code(start
     os.kill(terminal.child.pid, number)
     assert terminal.end() == code
     assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
-    assert terminal.told("closed") == [True]
+    assert terminal.calls("closed") == [True]
 
 
 @pytest.mark.parametrize("scenario", ["child", "hangs"])
@@ -39,7 +39,7 @@ def test_s5_a_signal_in_a_turn_kills_the_children_also_when_the_session_hangs(st
 def test_s5_when_the_terminal_closes_the_program_goes_with_its_children(start, scenario, tmp_path):
     terminal = start(scenario)
     terminal.send("go\r")
-    terminal.until(lambda: terminal.told("sent"))
+    terminal.until(lambda: terminal.calls("sent"))
     if scenario == "child":
         terminal.until(lambda: (tmp_path / "child").exists())
     terminal.hang_up()
@@ -62,7 +62,7 @@ def test_x7_keys_typed_before_the_question_was_there_do_not_answer_it(start):
     terminal.send("go\ryayes\r1")
     terminal.until(lambda: terminal.shows("Allow?"))
     terminal.until(lambda: terminal.shows("❯ 1  ") or terminal.shows("❯ yayes1"))
-    assert terminal.told("answered") == []
-    time.sleep(0.6)  # the time without keys after which a key is an answer is what is tested here
+    assert terminal.calls("answered") == []
+    time.sleep(0.6)  # the tested delay: until it is over, a key is not an answer
     terminal.send("n")
-    terminal.until(lambda: terminal.told("answered") == ["q1"])
+    terminal.until(lambda: terminal.calls("answered") == ["q1"])

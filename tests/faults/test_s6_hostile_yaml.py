@@ -1,4 +1,4 @@
-"""S6: session files made to hurt. Each gets a clear message with the file's name, and the list still works."""
+"""S6: hostile session files. Each causes a clear message with the file's name, and the list of sessions still works."""
 
 import pytest
 from fakes.waiting import wait
@@ -144,7 +144,7 @@ async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, 
     await memory.close()
 
     assert sent[-2:] == ["good 600", "more"]
-    is_told = content in SKIPPED.values() or b"file: " in content  # an output that is missing is told too
+    is_told = content in SKIPPED.values() or b"file: " in content  # a missing output is reported too
     assert (bool(memory.notices), usage.input) == (is_told, 0)
     whole = await store.load_session(ID, read_only=True)
     assert "root: secret" not in str(whole.records)
@@ -162,7 +162,7 @@ async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, 
     ],
 )  # fmt: skip
 def test_s6_a_record_that_would_be_good_but_for_one_value_is_skipped(root, value):
-    """Each alone, so that what refuses one is not hidden by what refuses another."""
+    """One bad value at a time, so that each check is tested alone."""
     content = b"message: 2\nat: x\nrole: tool\nreplies:\n- {id: a, name: b, text: c}\nmore: " + value.encode()
     write(root, b"---\n" + HEAD + b"...\n" + message(1) + b"---\n" + content + b"\n...\n" + message(3))
 

@@ -1,4 +1,4 @@
-"""S7, S8, S9, S10: records that were cut, hold anything, miss their other half, or are not as they should be."""
+"""S7, S8, S9, S10: records that are cut, contain any text, lack their counterpart, or have wrong values."""
 
 import pytest
 from fakes.waiting import wait
@@ -183,7 +183,7 @@ MENDED = {
 
 @pytest.mark.parametrize(("record", "field", "message"), [(record, *found) for record, found in MENDED.items()])
 def test_s10_a_value_of_a_wrong_type_costs_the_value_and_not_the_message(folder, record, field, message):
-    """Older versions wrote the figures of a server as they came, and refused to read them."""
+    """Older versions saved the token counts of a server unchecked, and could not read them back."""
     path = folder / "session.yaml"
     path.write_text(path.read_text() + f"---\n{record}\n...\n---\nmessage: 2\nrole: user\ntext: good\n...\n")
 

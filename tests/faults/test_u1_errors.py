@@ -1,4 +1,4 @@
-"""U1: names and texts from outside do not reach the terminal as commands when ouro ends with an error."""
+"""U1: an error message at the end of ouro sends no control sequence of foreign text to the terminal."""
 
 import pytest
 from fakes.ouro_program import OuroProgram

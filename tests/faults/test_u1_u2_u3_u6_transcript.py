@@ -1,4 +1,4 @@
-"""U1, U2, U3, U6: text from outside on the transcript does nothing to the terminal, the app or the network."""
+"""U1, U2, U3, U6: foreign text in the transcript has no effect on the terminal, the app or the network."""
 
 import re
 
@@ -42,8 +42,8 @@ OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;id=[0-9]*;(?:https?://[!-~]+|mailto:[
 HARMFUL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
 
 
-def everywhere(text):
-    """`text` in every place that something from outside can come from."""
+def events_with(text):
+    """`text` in every place that can contain foreign text."""
     call = ToolCall("c", text, {text: text})
     changes = (FileChange(text, text, f"{text}\nnew", moved_to=text), FileChange(f"{text}.py", None, text))
     bodies = [
@@ -80,15 +80,15 @@ def everywhere(text):
     yield TurnFinished("failed", text)
 
 
-def opened(app):
-    """Everything unfolded, and something queued."""
+def unfold_all(app):
+    """Unfold everything, and queue a message."""
     app.transcript.toggle_outputs()
     app.transcript.set_queued((), [next(event.text for event in app.events if isinstance(event, Prompted))])
     app.transcript._draw()
 
 
-def drawn(app):
-    """All that the terminal would be sent for the whole transcript, and for what is in sight."""
+def terminal_output(app):
+    """Everything that is sent to the terminal for the whole transcript and for its visible part."""
     blocks = app.transcript._blocks
     lines = [Strip(line.segments) for _, line in blocks.lines(0, blocks.total)]
     return "".join(strip.render(app.console) for strip in [*lines, *app.strips()])
@@ -96,10 +96,10 @@ def drawn(app):
 
 @pytest.mark.parametrize("name", SEQUENCES)
 async def test_u1_no_sequence_from_outside_reaches_the_terminal(name):
-    app = TranscriptApp(*everywhere(f"before {SEQUENCES[name]} after"))
+    app = TranscriptApp(*events_with(f"before {SEQUENCES[name]} after"))
     async with app.run_test(size=(100, 10)):
-        opened(app)
-        left = OURS.sub("", drawn(app))
+        unfold_all(app)
+        left = OURS.sub("", terminal_output(app))
         assert left.count("after") > 20 or name == "unfinished"
         assert not HARMFUL.search(left)
         assert "evil.example" not in left
@@ -109,19 +109,19 @@ async def test_u1_no_sequence_that_comes_in_single_characters_reaches_the_termin
     text = "".join(f"before {sequence} after\n\n" for sequence in SEQUENCES.values())
     app = TranscriptApp(Prompted("x"), *(TextDelta(character) for character in text), *(ThinkingDelta(c) for c in text))
     async with app.run_test(size=(100, 10)):
-        opened(app)
-        left = OURS.sub("", drawn(app))
+        unfold_all(app)
+        left = OURS.sub("", terminal_output(app))
         assert left.count("before") > 20
         assert not HARMFUL.search(left)
 
 
 async def test_u2_markup_is_shown_as_it_is_and_a_click_on_it_does_nothing():
-    app = TranscriptApp(*everywhere(MARKUP))
+    app = TranscriptApp(*events_with(MARKUP))
     async with app.run_test(size=(100, 30)) as pilot:
-        opened(app)
+        unfold_all(app)
         app.transcript.action_scroll_home()
         await pilot.pause()
-        assert drawn(app).count("[@click") > 20
+        assert terminal_output(app).count("[@click") > 20
         for y, strip in enumerate(app.strips()):
             if "[@click" in strip.text and y % 4 == 0:
                 await pilot.click(offset=(strip.text.index("[@click") + 9, y))
@@ -135,7 +135,7 @@ async def test_u2_markup_is_shown_as_it_is_and_a_click_on_it_does_nothing():
     "size", [(1, 1), (1, 500), (500, 1), (2, 3), pytest.param((2000, 2000), marks=pytest.mark.slow)]
 )
 async def test_u3_any_size_while_streaming(size):
-    app = TranscriptApp(*everywhere("日本語 words 👩‍💻 to wrap"), TextDelta("```py\n" + "x = 1\n" * 30))
+    app = TranscriptApp(*events_with("日本語 words 👩‍💻 to wrap"), TextDelta("```py\n" + "x = 1\n" * 30))
     async with app.run_test(size=(80, 24)) as pilot:
         app.transcript.toggle_outputs()
         await pilot.pause()
@@ -153,7 +153,7 @@ async def test_u6_pictures_are_named_and_no_odd_link_can_be_clicked():
     text = "![p](https://e.com/p.png) [f](file:///etc/passwd) [v](vscode://x) [j](javascript:x) [ok](https://e.com/a)"
     app = TranscriptApp(Prompted("x"), TextDelta(text))
     async with app.run_test(size=(160, 10)):
-        raw = drawn(app)
+        raw = terminal_output(app)
         shown = "\n".join(app.lines())
         assert set(re.findall(r"\x1b\]8;[^;]*;([^\x1b]+)\x1b", raw)) == {"https://e.com/a"}
         for target in ("https://e.com/p.png", "file:///etc/passwd", "vscode://x", "javascript:x", "https://e.com/a"):

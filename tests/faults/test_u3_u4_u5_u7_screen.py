@@ -1,4 +1,4 @@
-"""THREATS U3, U4, U5, U7: the screen under resizes, huge pastes, noise, and terminals that are none."""
+"""U3, U4, U5, U7: the screen under resizes, huge pastes, random input, and without a real terminal."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def test_u3_what_the_terminal_cut_while_it_was_small_is_drawn_again(start):
     terminal = start("plain")
     terminal.until_shows("1% of 128k")
     terminal.screen.resize(2, 2)
-    terminal.screen.resize(24, 80)  # and the program sees only that the size is the same
+    terminal.screen.resize(24, 80)  # the program sees an unchanged size
     terminal.signal(signal.SIGWINCH)
     terminal.until(lambda: terminal.lines()[-4].startswith("╭"))
 
@@ -44,7 +44,7 @@ def test_u3_of_two_sizes_at_once_the_last_one_counts(start):
     terminal.until_shows("1% of 128k")
     terminal.child.setwinsize(24, 60)
     terminal.until((terminal.folder / "resized").exists)
-    for end in range(1, 12):  # by then the screen has been drawn in the size that came last
+    for end in range(1, 12):  # after these keys the screen is drawn in the last size
         terminal.send("still there"[end - 1])
         terminal.until_shows("❯ " + "still there"[:end].rstrip())
     assert terminal.lines()[-4] == f"╭{'─' * 78}╮"
@@ -65,7 +65,7 @@ def test_u4_a_paste_of_a_megabyte_with_control_bytes_becomes_a_chip(start):
     terminal.until(lambda: terminal.shows("[pasted"))
     terminal.send("hello")
     terminal.until(lambda: terminal.shows("hello"))
-    assert terminal.told("sent") == []
+    assert terminal.calls("sent") == []
 
 
 def test_u4_a_paste_is_sent_without_control_characters():
@@ -79,7 +79,7 @@ def test_u4_a_paste_that_holds_the_end_of_a_paste_sends_nothing(start):
     terminal = start("plain")
     terminal.send(b"\x1b[200~one\x1b[201~\rtwo\r/exit\r\x1b[201~")
     terminal.until(lambda: terminal.shows("/exit"))
-    assert terminal.told("sent") == []
+    assert terminal.calls("sent") == []
     assert terminal.child.isalive()
 
 
@@ -114,9 +114,9 @@ def test_u7_suspended_and_resumed_the_screen_and_the_modes_are_back(start):
     terminal.until(lambda: b"\x1b[?1049l" in terminal.raw)
     os.kill(pid, signal.SIGCONT)
     terminal.until(lambda: terminal.raw.count(b"\x1b[?1049h") == 2)
-    terminal.until(lambda: not terminal.modes()[0] & termios.ICRNL)  # Enter would be a line feed until then
+    terminal.until(lambda: not terminal.modes()[0] & termios.ICRNL)  # before that, Enter would be a line feed
     terminal.send("hello\r")
-    terminal.until(lambda: terminal.told("sent") == ["hello"])
+    terminal.until(lambda: terminal.calls("sent") == ["hello"])
     terminal.until(lambda: terminal.shows("the answer"))
 
 
@@ -133,4 +133,4 @@ def test_u7_the_conversation_and_how_to_resume_stay_in_the_terminal(start):
     left = terminal.raw.rpartition(b"\x1b[?1049l")[2].decode()
     assert "the answer" in left
     assert "ouro --resume 0d9f3c52" in left
-    assert terminal.told("closed") == [True]
+    assert terminal.calls("closed") == [True]

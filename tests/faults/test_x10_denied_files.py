@@ -1,4 +1,4 @@
-"""X10: what a rule denies to read is not printed by a shell line that does not name it."""
+"""X10: a shell line does not print files that a rule denies to read, even if it does not name them."""
 
 import os
 import subprocess
@@ -120,7 +120,7 @@ def test_x10_only_folders_that_have_changed_are_read_again(root, monkeypatch):
     monkeypatch.setattr("os.scandir", lambda folder: read.append(Path(folder)) or scan(folder))
     first = permissions.unreadable_files()
     assert permissions.unreadable_files() == first
-    assert read.count(root / "src") == 2  # one that was changed a moment ago may change again in the same tick
+    assert read.count(root / "src") == 2  # a folder that has just changed may change again in the same tick
     monkeypatch.setattr("ouro.safety.permissions._SETTLED", 0)
     permissions.unreadable_files()
     read.clear()
@@ -157,7 +157,7 @@ def test_x10_landlock_says_where_nothing_can_be_made(root, home):
 def test_x10_only_folders_that_may_hold_such_files_are_looked_at(root, home, monkeypatch):
     for number in range(400):
         (home / "elsewhere" / str(number)).mkdir(parents=True)
-    monkeypatch.setattr("ouro.safety.permissions._MAX_SEEN", 300)  # the repository has fewer
+    monkeypatch.setattr("ouro.safety.permissions._MAX_SEEN", 300)  # more than the repository has
     hidden = set(permissions_of(root).unreadable_files())
     assert hidden >= {root / ".env", root / "src/.env", root / "secrets", home / "letters/one.txt"}
     with pytest.raises(OSError, match="too many"):

@@ -1,4 +1,4 @@
-"""X10: what a file tool must not open, whatever it is called; decided on what was opened."""
+"""X10: files that a file tool must not open under any name; it decides about the opened file."""
 
 from __future__ import annotations
 
@@ -149,14 +149,14 @@ async def test_x10_a_device_inside_is_refused(root):
         await call(tools(root)[1], path="zero")
 
 
-def swapping(root: Path, stop: threading.Event) -> None:
-    """Make `root/d` now a folder, now a link to the outside, as fast as it goes."""
+def swap_repeatedly(root: Path, stop: threading.Event) -> None:
+    """Replace `root/d` by a link to the outside and back, as fast as possible."""
     while not stop.is_set():
         (root / "d").rename(root / "real")
-        with suppress(FileExistsError):  # the writer was faster, and made a folder there
+        with suppress(FileExistsError):  # the writer was faster, and created a folder there
             (root / "d").symlink_to("../outside")
             (root / "d").unlink()
-        for _ in range(100):  # the writer may make it again and again
+        for _ in range(100):  # the writer may create it again and again
             shutil.rmtree(root / "d", ignore_errors=True)
             with suppress(OSError):
                 (root / "real").rename(root / "d")
@@ -166,19 +166,19 @@ def swapping(root: Path, stop: threading.Event) -> None:
 
 
 @pytest.fixture
-def swapped(root):
+def root_with_swaps(root):
     (root / "d").mkdir()
     (root / "d/secret.txt").write_text("harmless\n")
     stop = threading.Event()
-    thread = threading.Thread(target=swapping, args=(root, stop))
+    thread = threading.Thread(target=swap_repeatedly, args=(root, stop))
     thread.start()
     yield root
     stop.set()
     thread.join()
 
 
-def test_x10_a_folder_swapped_for_a_link_leads_no_reader_out(swapped):
-    workspace = Workspace(swapped)
+def test_x10_a_folder_swapped_for_a_link_leads_no_reader_out(root_with_swaps):
+    workspace = Workspace(root_with_swaps)
     read = set()
     for _ in range(1500):
         try:
@@ -189,12 +189,12 @@ def test_x10_a_folder_swapped_for_a_link_leads_no_reader_out(swapped):
     assert read == {b"harmless\n"}
 
 
-def test_x10_a_folder_swapped_for_a_link_leads_no_writer_out(swapped):
+def test_x10_a_folder_swapped_for_a_link_leads_no_writer_out(root_with_swaps):
     from ouro.utils.text_files import save
 
-    workspace = Workspace(swapped)
+    workspace = Workspace(root_with_swaps)
     written = tried = 0
-    while tried < 500 or (not written and tried < 50_000):  # the folder is itself only now and then
+    while tried < 500 or (not written and tried < 50_000):  # `d` is the real folder only some of the time
         tried += 1
         try:
             with workspace.place("d/secret.txt", "write", create_parents=True) as place:
@@ -202,20 +202,20 @@ def test_x10_a_folder_swapped_for_a_link_leads_no_writer_out(swapped):
                 written += 1
         except (ToolError, OSError):
             continue
-    outside = swapped.parent / "outside"
+    outside = root_with_swaps.parent / "outside"
     assert written > 0
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"secret.txt": SECRET}
 
 
 def swap(folder: Path) -> None:
-    """Put a link to the folder outside in the place of a folder."""
+    """Replace a folder by a link to the folder outside."""
     folder.rename(folder.with_name("real"))
     folder.symlink_to("../outside")
 
 
 @pytest.fixture
 def swapped_when_checked(root, monkeypatch) -> Workspace:
-    """Its folder `d` becomes a link to the outside as soon as a path has been resolved and checked."""
+    """A workspace whose folder `d` is replaced by a link to the outside as soon as a path was resolved and checked."""
     for folder in (root / "d/sub", root.parent / "outside/sub"):
         folder.mkdir(parents=True)
     (root / "d/sub/secret.txt").write_text("harmless\n")

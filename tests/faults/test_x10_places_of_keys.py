@@ -1,4 +1,4 @@
-"""X10: no tool reads a place of keys because a folder above it was allowed, and no path freezes ouro or ends a turn."""
+"""X10: permission for a folder does not cover key files in it; no path blocks ouro or ends a turn."""
 
 import cProfile
 import time
@@ -102,7 +102,7 @@ def test_x10_a_rule_of_many_stars_is_matched_in_linear_time(keys):
 def test_x10_a_line_of_many_words_is_judged_in_linear_time(keys, program, words):
     """The options of a command were read once for each of its words: 9,000 characters took 6 s."""
     policy, found = Permissions(keys, "ask"), []
-    for count in (1, 1, 3):  # once to load what is loaded late
+    for count in (1, 1, 3):  # the first run loads lazy imports
         profile = cProfile.Profile()
         profile.runcall(policy.decide, "shell", Effect.RUN, [program + words * 100 * count])
         found.append(sum(entry.callcount for entry in profile.getstats()))

@@ -1,4 +1,4 @@
-"""X11: what an ouro that was killed has left is ended or removed at the next start."""
+"""X11: the next start ends or removes what a killed ouro has left."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ async def test_x11_commands_of_a_killed_ouro_are_ended_and_those_of_a_living_one
         ouro.wait()
         assert any(map(living, NUMBERS))
 
-        end_orphans()  # an ouro of another test that starts now may have ended some of them
+        end_orphans()  # an ouro of another test that starts now may already have ended some
         await until(lambda: not any(map(living, NUMBERS)))
 
 
@@ -128,16 +128,16 @@ def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home)
     first = YamlFileMemoryStore()
     for number in (1, 2, 3):
         wait(first.create_session(header(number)))
-        wait(first.close_session(header(number).id))  # a kill releases the lock, too
+        wait(first.close_session(header(number).id))  # a kill releases the lock as well
     empty, said, hand = sorted(root.glob("2*"))
     wait(first.load_session(header(2).id))
     wait(first.save_message(header(2).id, MessageRecord(1, "", user("kept"))))
-    wait(first.create_session(header(4)))  # it is open, and gets its message
+    wait(first.create_session(header(4)))  # this session is open, and gets its first message later
     (hand / "notes.txt").write_text("put here by hand")
     (said / "outputs").mkdir()
     (said / "outputs" / ".01.txt.4190000.0123abcd.tmp").touch()
     (said / ".session.yaml.4190000.0123abcd").touch()
-    for name, age in (("2026-11-21_71111111", 99), ("2026-11-21_82222222", 0)):  # killed before the file was made
+    for name, age in (("2026-11-21_71111111", 99), ("2026-11-21_82222222", 0)):  # killed before the file was created
         (root / name).mkdir()
         os.utime(root / name, (time.time() - age,) * 2)
     (root / "..index.yaml.4190000.0123abcd.tmp").touch()
@@ -185,13 +185,13 @@ with repo.alone():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by /proc")
 async def test_x11_a_git_that_outlives_its_ouro_keeps_the_lock_of_the_history(tmp_path):
-    """Else its `prune` removed objects of the commit that another ouro was just making."""
+    """Otherwise `prune` would remove objects of a commit that another ouro is creating."""
     repo, pipe = GitRepository(tmp_path / "user.git"), tmp_path / "pipe"
     repo.create()
-    os.mkfifo(pipe)  # git waits for what comes out of it
+    os.mkfifo(pipe)  # git waits for its input
     with subprocess.Popen([sys.executable, "-c", _COMMITS, repo.state_dir, pipe], stdout=subprocess.PIPE) as ouro:
         assert ouro.stdout.readline() == b"locked\n"
-        await until(lambda: living(f"hash-object\0{pipe}"))  # git, and not the `git version` before it
+        await until(lambda: living(f"hash-object\0{pipe}"))  # this process, not `git version`, which runs before it
         ouro.kill()
     with pytest.raises(BlockingIOError), repo.alone(timeout=0):
         pass

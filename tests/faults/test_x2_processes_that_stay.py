@@ -1,4 +1,4 @@
-"""X2: daemons that hold the pipe, leave the session, ignore TERM, or multiply."""
+"""X2: daemons that keep the pipe open, leave the session, ignore TERM, or fork many processes."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ def bench(tmp_path) -> ShellBench:
     ],
 )
 async def test_x2_a_daemon_neither_blocks_the_call_nor_outlives_it(bench, line):
-    seconds = f"9{os.getpid():07}"  # of this test only, whatever others have left on the machine
+    seconds = f"9{os.getpid():07}"  # only processes of this test
     result = await bench.run(line.replace("98701", seconds), timeout=8)
     assert result.text.startswith("done\n[exit code 0")
     await until(lambda: not living(seconds))
@@ -60,7 +60,7 @@ async def test_x2_a_line_that_multiplies_is_ended_whole(bench):
 
 async def test_x2_there_is_a_wall_for_the_number_of_processes(bench):
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))  # often below 100,000 by itself
+    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))  # without this it is often below 100,000
     running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     try:
         result = await bench.run("sleep 0.05; ulimit -Su")

@@ -1,4 +1,4 @@
-"""X2: paths that are too deep are refused at once; a search ends with ouro."""
+"""X2: a path that is too deep is refused immediately; a search ends when ouro ends."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""X3: commands that read their input, ask for a password, or want the terminal."""
+"""X3: commands that read input, ask for a password, or need the terminal."""
 
 import os
 import pty
@@ -55,7 +55,7 @@ PROGRAM = textwrap.dedent(
 
 
 def in_a_terminal(folder: Path, line: str) -> str:
-    """What the shell tool returns for a line in a program whose input and controlling terminal is a terminal."""
+    """The result of the shell tool for a line, in a program whose standard input is its controlling terminal."""
     main, side = pty.openpty()
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""X4: shell lines that look for keys in the environment, their own and that of ouro."""
+"""X4: shell lines that search for keys in their own environment and in that of ouro."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ async def test_x4_no_key_in_the_environment_of_ouro_reaches_a_confined_command(t
     bench.shell.confinement = confinement = Confinement(bench.root, tmp_path / "state")
     if confinement.chosen().sandbox.tier != "bubblewrap":
         pytest.skip("as root, only bubblewrap hides the processes of the machine")
-    # The environment of ouro cannot be changed while it runs: another process has one with a key.
+    # The environment of a running ouro cannot be changed: another process has a key in it.
     parent = subprocess.Popen(["sleep", "60"], env={**os.environ, **KEYS})
     try:
         bench.context = replace(bench.context, limits="read")

@@ -1,4 +1,4 @@
-"""X5: an interrupt wins wherever the turn is, also a second one, also a closing session; nothing said is lost."""
+"""X5: an interrupt ends any phase of a turn, also a second interrupt or a closing session; no message is lost."""
 
 import asyncio
 import contextlib
@@ -24,20 +24,20 @@ async def opened(repository, *script, **options):
     return await open_session(Options(repository, ready_model=model, **options), OpenRequest()), model
 
 
-async def resumed(repository):
+async def resume_latest(repository):
     return await open_session(Options(repository, ready_model=ScriptedModel([])), OpenRequest("latest"))
 
 
-def said(session) -> list[str]:
-    """The transcript in short: role, words, and what the calls were answered."""
+def transcript_lines(session) -> list[str]:
+    """The transcript in short form: role, text, and the tool results."""
     return [
         f"{message.role}: {message.text}{' | '.join(reply.text[:11] for reply in message.parts_of(ToolReply))}"
         for message in session.transcript.messages()
     ]
 
 
-class Held(ScriptedModel):
-    """Gives nothing at all, and is interrupted once it has been asked."""
+class SilentModel(ScriptedModel):
+    """A model that sends nothing; the request itself triggers an interrupt."""
 
     session = None
 
@@ -66,7 +66,7 @@ async def test_x5_an_interrupt_ends_the_turn_in_each_phase_and_the_next_one_can_
     step, kind = PHASES[phase]
     session, _ = await opened(repository, step, mode="auto" if "runs" in phase else "ask")
     if step is None:
-        silent = Held([])
+        silent = SilentModel([])
         silent.session = session
         session.workbench.models._models = [silent]
     seen = []
@@ -94,7 +94,7 @@ async def test_x5_an_interrupt_before_the_turn_has_begun_ends_it(repository):
         seen.extend([event async for event in session.send("hi")])
 
     listening = asyncio.create_task(listen())
-    asyncio.get_running_loop().call_soon(session.interrupt)  # after the turn was made, before its first step
+    asyncio.get_running_loop().call_soon(session.interrupt)  # the turn exists, but has not run yet
     async with asyncio.timeout(5):
         await listening
     assert seen == [INTERRUPTED]
@@ -109,8 +109,8 @@ async def test_x5_closing_in_the_middle_of_an_answer_keeps_its_words(repository)
             if event == TextDelta("far "):
                 await session.close()
                 break
-    again = await resumed(repository)
-    assert said(again) == ["user: talk", "assistant: So far "]
+    again = await resume_latest(repository)
+    assert transcript_lines(again) == ["user: talk", "assistant: So far "]
     await again.close()
 
 
@@ -123,13 +123,13 @@ async def test_x5_closing_while_a_tool_runs_ends_it_and_answers_its_call(reposit
                 await session.close()
                 break
     assert not _running("86411")
-    again = await resumed(repository)
-    assert said(again) == ["user: wait", "assistant: ", "tool: Interrupted"]
+    again = await resume_latest(repository)
+    assert transcript_lines(again) == ["user: wait", "assistant: ", "tool: Interrupted"]
     await again.close()
 
 
 def _running(word: str) -> bool:
-    """Whether a process has `word` on its command line; inside a sandbox it has another number."""
+    """Whether a process has `word` on its command line; in a sandbox the process has another id."""
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if word.encode() in file.read_bytes().split(b"\0"):
@@ -226,7 +226,7 @@ async def test_x5_an_interrupt_while_one_of_two_words_is_saved_loses_neither(rep
             going.set()
     await interrupting
     assert session.waiting == ("the second",)
-    assert said(session)[-1] == "user: the first"
+    assert transcript_lines(session)[-1] == "user: the first"
     await session.close()
 
 
@@ -251,6 +251,6 @@ async def test_x5_an_interrupt_while_it_is_summed_up_leaves_everything_as_it_was
     assert session.status().usage == status.usage
     assert not session.running
     await session.close()
-    again = await resumed(repository)
+    again = await resume_latest(repository)
     assert again.transcript.context()[: len(before)] == before
     await again.close()

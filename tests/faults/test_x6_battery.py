@@ -1,6 +1,6 @@
-"""X6: shell lines with an effect, by root cause, are asked in every mode that promises it; harmless lines are not.
+"""X6: shell lines with an effect, by cause, are asked in every mode that promises it; harmless lines are not.
 
-Each night `python -m tests.fuzz_judge` runs the lines with bash: each has an effect, so the list is honest.
+`python -m tests.fuzz_judge` runs the lines with bash each night, to prove that each has an effect.
 """
 
 import json

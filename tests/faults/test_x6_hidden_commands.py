@@ -1,4 +1,4 @@
-"""X6: what hides a command inside of a line that looks harmless."""
+"""X6: commands that are hidden in a line that looks harmless."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ ALLOWED = [
     f"shell({program} *)"
     for program in ("ls", "cat", "git", "rg", "find", "sed", "awk", "tar", "echo", "sort", "xargs", "env", "less")
 ] + ["read", "write(src/**)"]
-"""What a careless user has answered "always" to."""
+"""Rules that a careless user has added with "always"."""
 HIDDEN = [  # bash runs `touch made` in all of them
     "ls; touch made",
     "ls && touch made",
@@ -81,14 +81,14 @@ HIDDEN = [  # bash runs `touch made` in all of them
     "ls \\\n; touch made",
     "cat <<'EOF'\nx\nEOF\ntouch made",
 ]
-REFUSED = [  # bash itself does not run it, or only later
+REFUSED = [  # bash does not run the command, or runs it later
     "{touch,made}",
     "ls >(touch made)",
     "find . -maxdepth 0 -exec touch made ;",
     "env -i -u Y touch made",
     "builtin eval 'touch made'",
 ]
-DOING_MORE = [  # each does something else than it says
+DOING_MORE = [  # each does more than it seems to
     "ls > made",
     "ls >> made",
     "ls >& made",
@@ -215,6 +215,6 @@ def test_x6_a_deny_rule_holds_where_the_line_cannot_be_judged(tmp_path, line):
 
 @pytest.mark.parametrize("line", [line for line in HIDDEN if "shopt" not in line])
 def test_x6_each_of_them_would_really_have_run(tmp_path, line):
-    """The list is honest: bash runs the hidden command in each line but those that bash itself refuses."""
+    """The list is correct: bash runs the hidden command of each line, except those in REFUSED."""
     subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, stdin=subprocess.DEVNULL, timeout=10)
     assert (tmp_path / "made").exists() or line in REFUSED

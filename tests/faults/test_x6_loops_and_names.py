@@ -1,4 +1,4 @@
-"""X6: loops, conditions, here-documents and commands on found files run unasked where all in them is harmless."""
+"""X6: loops, conditions, here-documents and commands on found files are allowed if every part is harmless."""
 
 import subprocess
 from pathlib import Path
@@ -323,5 +323,5 @@ def test_x6_rules_hold_in_a_loop_for_each_of_its_words(repository):
     assert isinstance(decision(repository, commit, allow=["shell(git commit *)"]), Allow)
     assert decision(repository, commit, "auto") == Allow("repository")
     assert decision(repository, commit).rule == "shell(git commit *)"
-    assert decision(repository, "ssh host <<'EOF'\nuptime\nEOF").rule == ""  # it would cover any other text
+    assert decision(repository, "ssh host <<'EOF'\nuptime\nEOF").rule == ""  # the rule would allow any other text
     assert isinstance(decision(repository, "cat > src/n.py <<'EOF'\nx\nEOF", "edit"), Allow)

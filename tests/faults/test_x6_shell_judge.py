@@ -1,4 +1,4 @@
-"""X6: a shell line that does anything is asked. Each list is one way around the judge of an earlier version."""
+"""X6: a shell line with an effect is asked. Each list is one way to circumvent an earlier version of the judge."""
 
 import os
 import subprocess
@@ -159,7 +159,7 @@ def test_x6_a_pattern_never_becomes_an_option(root):
 
 TEXT = "\"$(cat <<'EOF'\nfix: (x)\n\nIt's done.\nEOF\n)\""
 CODE = TEXT.replace("It's", 'Call `made` and "$(made)" \\ for $5, it\'s')
-"""As models write commit messages."""
+"""A commit message in the form that models use."""
 
 
 def test_x6_a_text_that_a_here_document_quotes_is_a_word(root):
@@ -176,8 +176,8 @@ def test_x6_a_quoted_here_document_may_hold_code_where_bash_reads_it_as_text(roo
     done = subprocess.run(["bash", "-c", f"printf %s {CODE}"], cwd=root, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ('fix: (x)\n\nCall `made` and "$(made)" \\ for $5, it\'s done.', "")
     for platform, programs in (("darwin", os.environ["PATH"]), ("linux", "")):
-        monkeypatch.setattr("sys.platform", platform)  # whose bash 3.2 ends the text at a `)`
-        monkeypatch.setenv("PATH", programs)  # without bash it is another shell
+        monkeypatch.setattr("sys.platform", platform)  # its bash 3.2 ends the text at a `)`
+        monkeypatch.setenv("PATH", programs)  # without bash another shell runs it
         assert decision(root, f"git commit -m {CODE}", "auto") == Allow("workspace")
         assert decision(root, f"git commit -m {TEXT} -m 'a'", "auto") == Allow("workspace")
 
@@ -261,7 +261,7 @@ def test_x6_the_floor_of_auto_holds_in_a_line_that_cannot_be_judged(root, line):
     assert isinstance(decision(root, line, "auto", allow=["shell"]), Ask)
 
 
-# -- git in a repository that is hostile
+# -- git in a hostile repository
 
 
 @pytest.fixture
@@ -347,7 +347,7 @@ def test_x6_git_with_an_argument_that_is_not_listed_is_asked(repository, argumen
     assert isinstance(decision(repository, f"git {arguments}"), Ask)
 
 
-# -- the judge against bash
+# -- the judge compared with bash
 
 
 @pytest.mark.parametrize(
@@ -374,12 +374,12 @@ def test_x6_fuzzed_lines_that_are_allowed_unasked_have_no_effect(tmp_path, home)
     """`OURO_FUZZ_SECONDS` sets the time, `OURO_FUZZ_SEED` the lines; longer: `python -m tests.fuzz_judge`."""
     found, ran = fuzz(Judge(tmp_path / "scratch", home), SECONDS, os.environ.get("OURO_FUZZ_SEED", "ouro"))
     assert found == []
-    assert ran > SECONDS  # the lines are not all refused
+    assert ran > SECONDS  # otherwise every line was refused
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
 def test_x6_a_line_that_is_too_long_is_decided_without_being_judged(tmp_path, monkeypatch, mode):
-    """To judge 40 KB of `timeout 5 timeout 5 …` took 13 s, and the answer is a question in any case."""
+    """Judging 40 KB of `timeout 5 timeout 5 …` took 13 s, and such a line is asked in any case."""
     monkeypatch.setattr("ouro.safety.shell.judge.floor", None)
     permissions = Permissions(Workspace(tmp_path), mode, allow=["shell"], deny=["shell(rm *)", "read(.env)"])
     words = "timeout 5 " * 4000

@@ -1,4 +1,4 @@
-"""X8: the folder to run in is deleted, a file, closed to us, or a link."""
+"""X8: the folder of a command is deleted, a file, without permission, or a link."""
 
 import os
 import shutil

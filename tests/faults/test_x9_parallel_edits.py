@@ -1,4 +1,4 @@
-"""X9: several tools at one file; a file that changed since it was read."""
+"""X9: several tools change one file; a file that changed after it was read."""
 
 from __future__ import annotations
 

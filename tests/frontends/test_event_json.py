@@ -206,7 +206,7 @@ def test_every_event_is_tried_here():
 
 
 def test_the_lines_are_those_of_the_version_before():
-    """`event_lines.jsonl` was written by the version that wrote each field by hand."""
+    """`event_lines.jsonl` was written by a version that serialized each field by hand."""
     lines = (Path(__file__).with_name("event_lines.jsonl")).read_text().splitlines(keepends=True)
     assert [json_line(event_to_json(event)) for event, _ in CASES] == lines
 

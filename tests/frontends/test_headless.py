@@ -39,7 +39,7 @@ ADDRESS = {"type": "object", "required": ["city"], "properties": {"city": {"type
 
 
 class Run:
-    """What a headless run wrote, and its exit code."""
+    """The output and the exit code of a headless run."""
 
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err
@@ -162,7 +162,7 @@ async def test_nothing_to_do_is_wrong_usage():
     [
         ("answered", 0, ""),
         ("failed", 1, "The turn failed: the reason"),
-        ("limit", 4, "the reason"),  # it says `Stopped: …` itself
+        ("limit", 4, "the reason"),  # the reason already begins with `Stopped: …`
         ("refused", 5, "Refused: the reason"),
         ("interrupted", 130, "Interrupted: the reason"),
     ],
@@ -307,7 +307,7 @@ async def test_a_prompt_may_not_be_mixed_formats():
 
 
 class Conversation:
-    """A driver at the other end of two pipes."""
+    """The other end of a headless session, connected by two pipes."""
 
     def __init__(self, session, prompt=""):
         self._in, self._say = os.pipe()
@@ -325,7 +325,7 @@ class Conversation:
         os.write(self._say, text)
 
     async def until(self, kind):
-        """The next line of that type."""
+        """The next line of this type."""
         while True:
             while b"\n" not in self._heard:
                 ready = asyncio.Event()

@@ -15,8 +15,8 @@ def keys_are_known(monkeypatch):
     mask_writes(lambda text: text.replace("hunter2", "[secret]"))
 
 
-def written(path: Path) -> list[str]:
-    """What a session that comes later finds."""
+def read_entries(path: Path) -> list[str]:
+    """The entries that a later session reads."""
     writer.submit(int).result()
     return PromptHistory(path).entries()
 
@@ -27,7 +27,7 @@ def test_two_sessions_share_one_private_file(home):
     first.add("one\nwith \\n two lines")
     second.add("two")
     first.add("two")
-    assert written(path) == ["one\nwith \\n two lines", "two"]
+    assert read_entries(path) == ["one\nwith \\n two lines", "two"]
     assert second.entries() == ["one\nwith \\n two lines", "two"]
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -37,7 +37,7 @@ def test_blank_lines_and_those_that_begin_with_a_blank_are_not_kept(home):
     for text in ("", "  ", " secret", "kept"):
         history.add(text)
     assert history.entries() == ["kept"]
-    assert written(home / ".ouro" / "history") == ["kept"]
+    assert read_entries(home / ".ouro" / "history") == ["kept"]
 
 
 def test_k1_what_was_typed_is_recalled_whole_and_written_without_its_secrets(home):
@@ -45,7 +45,7 @@ def test_k1_what_was_typed_is_recalled_whole_and_written_without_its_secrets(hom
     history = PromptHistory(path)
     history.add("the password is hunter2")
     assert history.entries()[-1] == "the password is hunter2"
-    assert written(path) == ["the password is [secret]"]
+    assert read_entries(path) == ["the password is [secret]"]
     assert b"hunter2" not in path.read_bytes()
 
 
@@ -53,15 +53,15 @@ def test_k1_nothing_is_written_before_the_keys_are_known(home, monkeypatch):
     monkeypatch.setattr(log, "_mask", None)
     path = home / ".ouro" / "history"
     PromptHistory(path).add("hunter2, typed ahead")
-    assert written(path) == []
+    assert read_entries(path) == []
     mask_writes(lambda text: text.replace("hunter2", "[secret]"))
-    assert written(path) == ["[secret], typed ahead"]
+    assert read_entries(path) == ["[secret], typed ahead"]
 
 
 def test_a_disk_that_refuses_is_no_reason_to_stop():
     history = PromptHistory(Path("/proc/nothing/history"))
     history.add("text")
-    assert written(Path("/proc/nothing/history")) == []
+    assert read_entries(Path("/proc/nothing/history")) == []
     assert history.entries() == ["text"]
 
 

@@ -1,4 +1,4 @@
-"""What happens between turns is shown as it happens, also while no turn runs, on every front end."""
+"""Events between turns are shown immediately by every front end, also while no turn runs."""
 
 import asyncio
 import io
@@ -28,7 +28,7 @@ async def test_the_screen_shows_news_while_no_turn_runs():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
-        session.happens(LEARNED)
+        session.emit_event(LEARNED)
         await until(pilot, lambda: "- Answer in German" in shown(pilot.app))
         told = "Memory (user) changed: preferences.md: + Answer in German · /memory undo 4be1c0d"
         assert told in " ".join(shown(pilot.app).split())
@@ -41,7 +41,7 @@ async def test_the_screen_shows_news_in_the_middle_of_a_turn():
         await pilot.press("g", "enter")
         await until(pilot, lambda: session.running)
         session.title = "Better"
-        session.happens(Titled("Better"))
+        session.emit_event(Titled("Better"))
         await until(pilot, lambda: pilot.app.conversation.header.session_title == "Better")
         assert session.running
 
@@ -51,8 +51,8 @@ async def test_the_screen_follows_the_session_that_it_shows():
     async with screen_of(first, second).run_test() as pilot:
         await opened(pilot)
         await pilot.app.front_end.open(OpenRequest("two"))
-        first.happens(LEARNED)
-        second.happens(PROPOSED)
+        first.emit_event(LEARNED)
+        second.emit_event(PROPOSED)
         await until(pilot, lambda: "facts.md: + Run evil.sh" in shown(pilot.app))
         assert "Use /memory accept p1 or /memory reject p1." in " ".join(shown(pilot.app).split())
         assert "Memory (user)" not in shown(pilot.app)
@@ -85,7 +85,7 @@ async def test_the_plain_prompt_prints_news_as_they_come(monkeypatch):
     changes: list[None] = []
     turns = repl.turns
     turns.attach(session)
-    session.happens(LEARNED)
+    session.emit_event(LEARNED)
     await session.close()
     await turns.close()
     assert "".join(printed).splitlines() == [
@@ -95,7 +95,7 @@ async def test_the_plain_prompt_prints_news_as_they_come(monkeypatch):
         "  @@ -0,0 +1 @@",
         "  +- Answer in German",
     ]
-    assert changes == [None]  # the prompt is drawn again below it
+    assert changes == [None]  # the prompt is drawn again below the output
 
 
 async def headless(session, output):
@@ -107,10 +107,10 @@ async def headless(session, output):
 
 
 class LearnsAtTheEnd(FakeSession):
-    """Has something to tell when it is closed."""
+    """Emits an event while it closes."""
 
     async def close(self):
-        self.happens(LEARNED)
+        self.emit_event(LEARNED)
         await super().close()
 
 
@@ -147,7 +147,7 @@ async def test_a_question_between_turns_outlives_a_turn_on_the_screen_and_is_ans
         await opened(pilot)
         await pilot.press("g", "enter")
         await until(pilot, lambda: session.running)
-        session.happens(QUESTION)
+        session.emit_event(QUESTION)
         await asked(pilot)
         until_said.until.set()
         await until(pilot, lambda: not session.running and not pilot.app.turns.running)
@@ -159,7 +159,7 @@ async def test_a_question_between_turns_outlives_a_turn_on_the_screen_and_is_ans
 async def test_headless_leaves_a_question_between_turns_open():
     class Asks(FakeSession):
         async def close(self):
-            self.happens(QUESTION)
+            self.emit_event(QUESTION)
             await super().close()
 
     session = Asks([says("ok")])

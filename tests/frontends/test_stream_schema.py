@@ -1,4 +1,4 @@
-"""docs/stream-json.schema.json: what it says of each line is what is written and read."""
+"""docs/stream-json.schema.json: it describes each line that is written and read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMA = json.loads(stream_schema.FILE.read_text())
 
 
 def strict(schema):
-    """The schema without "further fields may be added": so that no line has a field that it does not name."""
+    """The schema without additional properties: it fails for a field that it does not name."""
     schema = copy.deepcopy(schema)
     for definition in schema["$defs"].values():
         if definition.get("type") == "object":
@@ -88,7 +88,7 @@ def test_what_it_allows_as_input_is_read_and_nothing_else(line):
 
 
 async def test_each_line_of_a_run_matches_it(repository):
-    """With long-term memory, a tool, a refusal and an answer by a schema."""
+    """A run with long-term memory, a tool, a refusal and an answer with a schema."""
     schema = repository / "schema.json"
     schema.write_text('{"type": "integer"}')
     model = ScriptedModel([call("read", path="api.py"), call("write", path="x", content="y"), "7"])

@@ -32,14 +32,14 @@ def entry(uuid, parent, role, content, **more) -> dict:
     return {**fields, "timestamp": "2026-01-01T00:00:00.000Z", "isSidechain": False, **more}
 
 
-def told(tmp_path, *entries):
+def import_entries(tmp_path, *entries):
     path = tmp_path / "session.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in entries))
     return read_claude_code(path)
 
 
-def said(found) -> list[str]:
-    """What the conversation goes on from."""
+def message_texts(found) -> list[str]:
+    """The messages with which the imported session continues."""
     transcript = Transcript()
     for record in found.records:
         transcript.take(record)
@@ -102,7 +102,7 @@ def test_a_rewind_is_one_and_what_was_left_stays():
     place = next(place for place, each in enumerate(found.records) if isinstance(each, RewindRecord))
     assert found.records[place] == RewindRecord(2, "2026-03-02T10:02:00.000Z")
     assert messages(found.records)[2].text == "draw it with turtle"
-    assert said(found)[:3] == ["what is in this picture?", "A cart.", "draw it as SVG"]
+    assert message_texts(found)[:3] == ["what is in this picture?", "A cart.", "draw it as SVG"]
 
 
 def test_a_compaction_is_one_with_its_tokens():
@@ -113,7 +113,7 @@ def test_a_compaction_is_one_with_its_tokens():
 
 
 def test_kept_messages_of_a_compaction_are_kept(tmp_path):
-    found = told(
+    found = import_entries(
         tmp_path,
         entry("u1", None, "user", "one"),
         entry("a1", "u1", "assistant", "first"),
@@ -128,7 +128,7 @@ def test_kept_messages_of_a_compaction_are_kept(tmp_path):
     )  # fmt: skip
     compaction = next(each for each in found.records if isinstance(each, CompactionRecord))
     assert (compaction.covers, compaction.kept) == ((1, 4), (3, 4))
-    assert said(found)[-1] == "three"
+    assert message_texts(found)[-1] == "three"
 
 
 def test_pictures_plans_steering_and_names_come_along():
@@ -157,20 +157,20 @@ def test_damaged_lines_and_unknown_kinds_are_counted():
 def test_a_change_of_model_is_noted(tmp_path):
     first, second = entry("a1", "u1", "assistant", "x"), entry("a2", "a1", "assistant", "y")
     second["message"]["model"] = "claude-next"
-    found = told(tmp_path, entry("u1", None, "user", "one"), first, second)
+    found = import_entries(tmp_path, entry("u1", None, "user", "one"), first, second)
     assert found.header.model == "anthropic/claude"
     assert [each.model for each in found.records if isinstance(each, ModelRecord)] == ["anthropic/claude-next"]
 
 
 def test_going_back_to_the_start_is_a_rewind_and_a_parent_that_is_missing_is_none(tmp_path):
-    found = told(
+    found = import_entries(
         tmp_path,
         entry("u1", None, "user", "one"),
         entry("a1", "u1", "assistant", "first"),
         entry("u2", None, "user", "again"),
         entry("u3", "nobody", "user", "more"),
     )
-    assert said(found) == ["again", "more"]
+    assert message_texts(found) == ["again", "more"]
     assert len(messages(found.records)) == 4
 
 
@@ -179,10 +179,10 @@ def test_parents_that_lead_round_in_circles_end(tmp_path):
         entry("u1", "u1", "user", "one"), entry("u2", "u3", "user", "two"), entry("u3", "u2", "user", "three"),
         entry("u1", "u3", "user", "the same name again"), entry("u4", "u1", "user", "four"),
     ]  # fmt: skip
-    found = told(tmp_path, *entries)
+    found = import_entries(tmp_path, *entries)
     assert [each.text for each in messages(found.records)] == ["one", "two", "three", "the same name again", "four"]
 
 
 def test_shell_lines_of_the_user_read_as_such(tmp_path):
-    found = told(tmp_path, entry("u1", None, "user", "<bash-input>ls -l</bash-input>"))
+    found = import_entries(tmp_path, entry("u1", None, "user", "<bash-input>ls -l</bash-input>"))
     assert messages(found.records) == [user("I ran this in a shell:\n\n$ ls -l")]

@@ -14,7 +14,7 @@ def messages(records) -> list[Message]:
     return [each.message for each in records if isinstance(each, MessageRecord)]
 
 
-def told(tmp_path, *lines):
+def import_lines(tmp_path, *lines):
     path = tmp_path / "rollout.jsonl"
     path.write_text("".join(json.dumps({"timestamp": "2026-01-01T00:00:00Z", **each}) + "\n" for each in lines))
     return read_codex(path)
@@ -54,7 +54,7 @@ def test_the_marks_around_a_picture_and_the_text_of_a_skill_stay_out(tmp_path):
         {"type": "input_text", "text": "<image> is a tag of SVG, isn't it?"},
     ]
     skill = "<skill>\n<name>pdf</name>\nRead it.\n</skill>"
-    found = told(
+    found = import_lines(
         tmp_path,
         item(type="message", role="user", content=[{"type": "input_text", "text": skill}]),
         item(type="message", role="user", content=content),
@@ -106,7 +106,7 @@ def test_a_compaction_is_one_and_one_that_is_sealed_leaves_all_as_it_was(tmp_pat
     found = next(each for each in read_codex(NEW).records if isinstance(each, CompactionRecord))
     assert (found.summary, found.covers) == ("A test for the cart was added.", (1, 11))
 
-    sealed = told(
+    sealed = import_lines(
         tmp_path,
         item(type="message", role="user", content=[{"type": "input_text", "text": "hi"}]),
         {"type": "compacted", "payload": {"message": "", "replacement_history": [{"type": "compaction"}]}},
@@ -142,7 +142,7 @@ def test_the_oldest_layout_holds_its_items_bare():
 
 
 def test_words_that_only_events_hold_are_taken_from_them(tmp_path):
-    found = told(
+    found = import_lines(
         tmp_path,
         {"type": "session_meta", "payload": {"id": "x", "cwd": "/p"}},
         event(type="user_message", message="hello"),
@@ -152,7 +152,7 @@ def test_words_that_only_events_hold_are_taken_from_them(tmp_path):
 
 
 def test_a_copy_of_a_session_is_known_by_its_own_header(tmp_path):
-    found = told(
+    found = import_lines(
         tmp_path,
         {"type": "session_meta", "payload": {"id": "copy", "cwd": "/p", "forked_from_id": "source"}},
         {"type": "session_meta", "payload": {"id": "source", "cwd": "/q"}},
@@ -166,14 +166,14 @@ def test_arguments_that_are_no_object_are_kept_as_what_they_were(tmp_path):
         item(type="function_call", name="f", arguments=text, call_id=str(number))
         for number, text in enumerate(['{"a": 1', "[1]", '{"a": 1}', None])
     ]
-    parts = messages(told(tmp_path, *calls).records)[0].parts
+    parts = messages(import_lines(tmp_path, *calls).records)[0].parts
     assert [(each.arguments, each.malformed) for each in parts] == [
         ({}, '{"a": 1'), ({}, "[1]"), ({"a": 1}, ""), ({}, ""),
     ]  # fmt: skip
 
 
 def test_what_is_not_known_is_counted(tmp_path):
-    found = told(
+    found = import_lines(
         tmp_path,
         item(type="image_generation_call"),
         {"type": "of_next_year", "payload": {}},

@@ -14,7 +14,7 @@ def messages(path) -> list[Message]:
     return [each.message for each in read_older_ouro(path).records if isinstance(each, MessageRecord)]
 
 
-def written(tmp_path, text: str) -> Path:
+def write_session(tmp_path, text: str) -> Path:
     (tmp_path / "session.yaml").write_text(text)
     return tmp_path / "session.yaml"
 
@@ -37,7 +37,7 @@ def test_a_session_is_told_in_its_order():
 
 
 def test_the_oldest_messages_hold_calls_and_replies_in_their_content(tmp_path):
-    path = written(
+    path = write_session(
         tmp_path,
         "id: x\ncreated_at: '2025-01-01T00:00:00'\nmessages:\n"
         "- {role: assistant, content: [{type: text, text: Look}, {type: tool_use, id: t1, name: f, input: {q: a}}]}\n"
@@ -50,7 +50,7 @@ def test_the_oldest_messages_hold_calls_and_replies_in_their_content(tmp_path):
 
 
 def test_messages_that_are_none_are_counted(tmp_path):
-    path = written(tmp_path, "id: x\nmessages: [7, {role: nobody}, {role: user}, {role: user, content: hi}]\n")
+    path = write_session(tmp_path, "id: x\nmessages: [7, {role: nobody}, {role: user}, {role: user, content: hi}]\n")
     assert read_older_ouro(path).left_out == {"lines that cannot be read": 3}
     assert messages(path) == [user("hi")]
 
@@ -61,4 +61,4 @@ def test_messages_that_are_none_are_counted(tmp_path):
 )
 def test_what_is_no_session_is_said(tmp_path, text):
     with pytest.raises(SessionError, match=r"session\.yaml"):
-        read_older_ouro(written(tmp_path, text))
+        read_older_ouro(write_session(tmp_path, text))

@@ -1,4 +1,4 @@
-"""What only Anthropic has: cache marks, sealed thinking, two ways of asking for it."""
+"""What only Anthropic has: cache marks, encrypted thinking, two ways to request thinking."""
 
 import pytest
 from fakes.model_server import Reply, failure
@@ -17,7 +17,7 @@ def anthropic(model_server):
     return Wire("anthropic", model_server)
 
 
-def sent(anthropic, n=-1):
+def request_body(anthropic, n=-1):
     return anthropic.server.requests[n].body
 
 
@@ -30,7 +30,7 @@ def thinking(name, effort, *messages):
 async def test_the_request_is_as_documented(anthropic):
     anthropic.server.script(["ok"])
     await anthropic.ask(system("Be brief."), user("hi", context="Today."), tools=[READ])
-    assert sent(anthropic) == {
+    assert request_body(anthropic) == {
         "model": "claude-sonnet-4-5",
         "max_tokens": 8192,
         "tools": [
@@ -63,7 +63,7 @@ async def test_four_marks_at_most_end_the_prefix_that_is_kept(anthropic):
         call = assistant("", ToolCall(f"a{n}", "read", {}))
         turns += [user(f"question {n}"), call, tool(ToolReply(f"a{n}", "read", "x"))]
     await anthropic.ask(system("Be brief."), *turns, tools=[READ, SHELL])
-    body = sent(anthropic)
+    body = request_body(anthropic)
     marked = [n for n, m in enumerate(body["messages"]) if any("cache_control" in block for block in m["content"])]
     assert marked == [9, 11]
     assert anthropic.server.requests[0].raw.count(b"cache_control") == 4
@@ -74,7 +74,7 @@ async def test_thinking_and_its_seals_are_sent_back_unchanged(anthropic):
     reply = await anthropic.ask(effort="medium")
     assert reply.parts == (Thinking("", "opaque", redacted=True), Thinking("I think.", "seal=="), Text("Well."))
     await anthropic.ask(user("hi"), reply, user("And?"), effort="medium")
-    assert sent(anthropic)["messages"][1]["content"] == [
+    assert request_body(anthropic)["messages"][1]["content"] == [
         {"type": "redacted_thinking", "data": "opaque"},
         {"type": "thinking", "thinking": "I think.", "signature": "seal=="},
         {"type": "text", "text": "Well."},
@@ -149,5 +149,5 @@ async def test_a_failed_tool_is_marked_as_one(anthropic):
     anthropic.server.script(["ok"])
     call = assistant("", ToolCall("a", "read", {}))
     await anthropic.ask(user("hi"), call, tool(ToolReply("a", "read", "no such file", failed=True)))
-    (block,) = sent(anthropic)["messages"][-1]["content"]
+    (block,) = request_body(anthropic)["messages"][-1]["content"]
     assert (block["is_error"], block["content"]) == (True, [{"type": "text", "text": "no such file"}])

@@ -20,7 +20,7 @@ NO_SERVERS = {
 
 @pytest.fixture(autouse=True)
 def no_servers(monkeypatch) -> None:
-    """Whatever model servers run on this machine are not part of a test."""
+    """Ignore the model servers that run on this machine."""
     for name, value in NO_SERVERS.items():
         monkeypatch.setenv(name, value)
 

@@ -1,4 +1,4 @@
-"""Vectors by the wire of OpenAI's protocol and by litellm, from a server on loopback."""
+"""Vectors through the wire of OpenAI's protocol and through litellm, from a server on loopback."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ PRICED = ModelSpec("openai/small", prices=Prices(2.0, 0.0))
 
 @pytest.fixture
 def server():
-    """Answers with what `answer` holds; `asked` has the path, the key and the body of each request."""
+    """Responds with `answer`; `asked` has the path, the key and the body of each request."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -97,7 +97,7 @@ def test_a_server_that_is_not_there_is_told():
 
 
 def cohere(server, name="cohere/embed-english-v3.0"):
-    """As models.yaml gives it."""
+    """The model as an entry of models.yaml."""
     entry = ModelEntry(api_key=KEY, api_base=f"http://127.0.0.1:{server.server_port}/v1/embed")
     return Catalog(ModelsFile(models={name: entry}), {}).embeddings(name)
 

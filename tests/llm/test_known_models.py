@@ -10,7 +10,7 @@ from ouro.llm.providers import TABLE
 
 @pytest.fixture(scope="module")
 def price_map() -> dict:
-    """What the pinned litellm knows; read as a file, for importing it takes seconds."""
+    """The model data of the pinned litellm, read from its file: importing litellm takes seconds."""
     return json.loads(
         (Path(find_spec("litellm").origin).parent / "model_prices_and_context_window_backup.json").read_text()
     )

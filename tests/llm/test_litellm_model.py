@@ -1,4 +1,4 @@
-"""The process of litellm: shared, replaced when it dies, told its keys by pipe, quick to let go."""
+"""The process of litellm: shared, restarted after a crash, gets its keys through a pipe, ends a request quickly."""
 
 import asyncio
 import os
@@ -66,7 +66,7 @@ async def test_a_process_that_dies_is_told_and_replaced(litellm):
 
 @pytest.mark.parametrize("when", ["at once", "after its death"])
 async def test_a_process_that_cannot_start_says_why(monkeypatch, when):
-    """The last line of its own error is what helps."""
+    """The error contains the last line of the process's own error."""
     monkeypatch.setattr(litellm_model, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
     process = WorkerProcess(litellm_model.WORKER)
     monkeypatch.setattr(litellm_model, "share_process", lambda _user: process)
@@ -109,7 +109,7 @@ async def test_claude_is_given_cache_marks_and_its_thinking_back(claude):
 
 
 def test_the_process_ends_with_the_one_that_started_it():
-    """Whatever way ouro dies: the pipe closes."""
+    """The pipe closes however ouro ends."""
     worker = subprocess.Popen(
         [sys.executable, "-P", "-m", "ouro.llm.litellm_worker"],
         stdin=subprocess.PIPE,
@@ -122,7 +122,7 @@ def test_the_process_ends_with_the_one_that_started_it():
 
 
 def test_a_file_of_the_folder_is_never_imported(tmp_path, litellm_kept):
-    """A repository may hold a litellm.py: the process does not look there."""
+    """A repository may contain a litellm.py: the process must not import it."""
     (tmp_path / "litellm.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     script = (
         "import asyncio; from ouro.llm.litellm_model import WORKER; from ouro.utils.worker import WorkerProcess\n"

@@ -1,4 +1,4 @@
-"""The models that work in the background, and what they fall back to."""
+"""The models of background tasks, and their fallbacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ouro.llm import ModelSource, ModelSpec, ScriptedModel
 
 
 class Maker:
-    """Makes models by name, and keeps them."""
+    """Creates models by name, and records them."""
 
     def __init__(self, *missing):
         self.missing = missing

@@ -7,7 +7,7 @@ from ouro.llm import HEADER, ModelEntry, read_models_file, write_models_file
 from ouro.utils.runtime import get_models_path
 
 
-def written(text: str, name: str, entry: ModelEntry, default: str = "") -> str:
+def save_entry(text: str, name: str, entry: ModelEntry, default: str = "") -> str:
     path = get_models_path()
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -33,14 +33,14 @@ def test_another_model_is_added_and_everything_else_stays(home):
         "# mine\ndefault: a/b   # the good one\nmodels:\n    # first\n    a/b: {api_key: k}  # no\n"
         "    c/d:\n        window: 5\n\nfallbacks: [c/d]\n"
     )
-    assert written(text, "ollama_chat/q:8b", ModelEntry(window=9)) == text.replace(
+    assert save_entry(text, "ollama_chat/q:8b", ModelEntry(window=9)) == text.replace(
         "        window: 5\n", '        window: 5\n    "ollama_chat/q:8b":\n        window: 9\n'
     )
 
 
 def test_an_entry_that_is_there_keeps_what_is_not_set_up(home):
     text = "models:\n  a/b:\n    # dear\n    prices: {input: 1, output: 2}\n    api_key: old\n    images: true\n"
-    assert written(text, "a/b", ModelEntry(api_key_env="NEW"), "a/b") == (
+    assert save_entry(text, "a/b", ModelEntry(api_key_env="NEW"), "a/b") == (
         "default: a/b\nmodels:\n  a/b:\n    api_key_env: NEW\n    # dear\n"
         "    prices: {input: 1, output: 2}\n    images: true\n"
     )
@@ -51,7 +51,7 @@ def test_an_entry_that_is_there_keeps_what_is_not_set_up(home):
     ["", "# only words\n", "models:\n", "models: {}\n", "models:\n  a/b: {}\n", "fallbacks: [x/y]", "default: q/r\n"],
 )
 def test_every_plain_layout_takes_an_entry(home, text):
-    written(text, "a/b", ModelEntry(api_base="http://h/v1"), "a/b")
+    save_entry(text, "a/b", ModelEntry(api_base="http://h/v1"), "a/b")
     found = read_models_file(get_models_path())
     assert (found.default, found.models) == ("a/b", {"a/b": ModelEntry(api_base="http://h/v1")})
 
@@ -61,13 +61,13 @@ def test_every_plain_layout_takes_an_entry(home, text):
 )
 def test_what_cannot_be_changed_in_place_is_left_alone_and_said(home, text):
     with pytest.raises(ConfigError, match="cannot be changed automatically"):
-        written(text, "a/b", ModelEntry(api_key="n"), "a/b")
+        save_entry(text, "a/b", ModelEntry(api_key="n"), "a/b")
     assert get_models_path().read_text() == text
 
 
 def test_a_broken_file_is_never_written_over(home):
     with pytest.raises(ConfigError, match=r"models\.yaml:1: unknown key"):
-        written("modles: {}\n", "a/b", ModelEntry(api_key="n"))
+        save_entry("modles: {}\n", "a/b", ModelEntry(api_key="n"))
     assert get_models_path().read_text() == "modles: {}\n"
 
 

@@ -1,4 +1,4 @@
-"""What only OpenAI-compatible servers have: dialects, and fields that not all of them know."""
+"""What only OpenAI-compatible servers have: dialects, and fields that some of them do not support."""
 
 import base64
 
@@ -18,14 +18,14 @@ def openai(model_server):
     return Wire("openai", model_server)
 
 
-def sent(openai, n=-1):
+def request_body(openai, n=-1):
     return openai.server.requests[n].body
 
 
 async def test_the_request_is_as_documented(openai):
     openai.server.script(["ok"])
     await openai.ask(user("hi"), tools=[READ])
-    assert sent(openai) == {
+    assert request_body(openai) == {
         "model": "test-model",
         "messages": [{"role": "user", "content": "hi"}],
         "tools": [
@@ -61,7 +61,7 @@ async def test_a_server_that_does_not_know_a_field_is_asked_without_it(openai):
     await model.close()
     kept = {"max_completion_tokens": 8192, "stream": True}
     assert len(openai.server.requests) == 7
-    for body in (sent(openai, 5), sent(openai, 6)):
+    for body in (request_body(openai, 5), request_body(openai, 6)):
         assert {key: value for key, value in body.items() if key not in ("model", "messages")} == kept
 
 
@@ -69,12 +69,12 @@ async def test_tools_in_the_text_are_asked_for_in_a_schema_and_at_temperature_0(
     openai.server.script(['{"name": "answer", "arguments": {"text": "ok"}}', "ok"])
     model = openai.model(replace(openai.spec, text_tools="on"))
     message = await ModelCall([model], [user("go")], [READ]).run()
-    body = sent(openai)
+    body = request_body(openai)
     assert message.text == "ok"
     assert (body["temperature"], "tools" in body) == (0, False)
     assert body["response_format"]["json_schema"]["schema"] == call_schema([READ])
     await ModelCall([openai.model()], [user("go")], [READ]).run()
-    assert not {"temperature", "response_format"} & sent(openai).keys()
+    assert not {"temperature", "response_format"} & request_body(openai).keys()
     await model.close()
 
 
@@ -85,14 +85,14 @@ async def test_a_schema_is_sent_and_left_out_where_the_server_refuses_it(openai)
     openai.server.script(["{}", failure(400, "response_format is not supported"), "{}", "ok"])
     model = openai.model()
     await chunks_of(openai.model(replace(openai.spec, text_tools="on")).with_schema(schema))
-    assert sent(openai)["temperature"] == 0
+    assert request_body(openai)["temperature"] == 0
     named = {"name": "answer", "strict": True, "schema": schema}
-    assert sent(openai)["response_format"] == {"type": "json_schema", "json_schema": named}
+    assert request_body(openai)["response_format"] == {"type": "json_schema", "json_schema": named}
     constrained = model.with_schema(schema)
     await chunks_of(constrained)
-    assert "response_format" not in sent(openai)
+    assert "response_format" not in request_body(openai)
     await chunks_of(model)
-    assert "response_format" not in sent(openai)
+    assert "response_format" not in request_body(openai)
     (client,) = model._clients
     assert constrained._clients == [client]
     await model.close()
@@ -118,9 +118,9 @@ def test_the_limit_has_the_name_that_the_server_knows(url, name):
 async def test_effort_is_asked_of_models_that_think(openai, effort, value):
     openai.server.script(["ok", "ok"])
     await openai.ask(effort=effort)
-    assert sent(openai)["reasoning_effort"] == value
+    assert request_body(openai)["reasoning_effort"] == value
     await openai.ask(effort=effort, spec=replace(openai.spec, thinking=False))
-    assert "reasoning_effort" not in sent(openai)
+    assert "reasoning_effort" not in request_body(openai)
 
 
 def test_the_name_on_the_wire_is_without_the_provider():
@@ -133,7 +133,7 @@ async def test_pictures_of_tools_follow_all_replies(openai):
     dot = Image("image/png", b"dot", "dot.png")
     calls = assistant("", ToolCall("a", "read", {}), ToolCall("b", "read", {}))
     await openai.ask(user("Look"), calls, tool(ToolReply("a", "read", "1", images=(dot,)), ToolReply("b", "read", "2")))
-    *_, first, second, pictures = sent(openai)["messages"]
+    *_, first, second, pictures = request_body(openai)["messages"]
     assert [first["tool_call_id"], second["tool_call_id"], pictures["role"]] == ["a", "b", "user"]
     url = f"data:image/png;base64,{base64.b64encode(b'dot').decode()}"
     assert pictures["content"] == [
@@ -164,13 +164,13 @@ async def test_the_seal_of_a_call_is_sent_back_with_it(openai):
     )
     reply = await openai.ask()
     await openai.ask(user("hi"), reply, tool(ToolReply(reply.tool_calls[0].id, "read", "x")))
-    _, asked, answered = sent(openai)["messages"]
+    _, asked, answered = request_body(openai)["messages"]
     assert (asked["tool_calls"][0]["id"], asked["tool_calls"][0]["extra_content"]) == ("c1", extra)
     assert answered["tool_call_id"] == "c1"
 
 
 async def test_sloppy_servers_are_understood(openai):
-    """No index, arguments as an object, thinking under another name, a whole message in place of a delta."""
+    """No index, arguments as an object, thinking under another name, a complete message instead of a delta."""
     events = [
         {"choices": [{"delta": {"reasoning": "hm"}}]},
         {"choices": [{"message": {"content": "Hello"}}]},

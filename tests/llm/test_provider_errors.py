@@ -1,4 +1,4 @@
-"""Errors of providers: what is hidden, what is read from them, how long they ask to wait."""
+"""Errors of providers: what is masked, what is read from them, how long to wait."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

@@ -21,8 +21,8 @@ def closed_port() -> str:
         return f"127.0.0.1:{one.getsockname()[1]}"
 
 
-def nowhere() -> dict[str, str]:
-    """All four servers moved to where nobody listens, whatever runs on this machine."""
+def closed_addresses() -> dict[str, str]:
+    """Addresses without a server for all four providers, whatever runs on this machine."""
     return {variable: f"http://{closed_port()}/v1" for variable in VARIABLES.values()}
 
 
@@ -63,31 +63,31 @@ def test_every_kind_of_server_is_found_with_its_models_and_their_windows():
 )
 def test_another_kind_of_server_on_the_port_offers_nothing(answer):
     with local_server(answer) as server:
-        found = find_local_servers({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20)
+        found = find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20)
     assert [model for each in found.values() for model in each.models] == []
 
 
 def test_a_server_that_refuses_offers_nothing():
     with local_server(models("a"), status=401) as server:
-        assert find_local_servers({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20) == {}
+        assert find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20) == {}
 
 
 def test_a_silent_server_does_not_hold_up_those_that_answer():
     with local_server(None) as silent, local_server(models("a")) as quick:
         found = find_local_servers(
-            {**nowhere(), "OLLAMA_HOST": silent.address, "LM_STUDIO_API_BASE": quick.address}, timeout=0.5
+            {**closed_addresses(), "OLLAMA_HOST": silent.address, "LM_STUDIO_API_BASE": quick.address}, timeout=0.5
         )
     assert [provider.name for provider in found] == ["lm_studio"]
 
 
 def test_nobody_there_is_no_error():
-    assert find_local_servers(nowhere(), timeout=20) == {}
+    assert find_local_servers(closed_addresses(), timeout=20) == {}
 
 
 def test_no_proxy_is_asked_about_this_machine(monkeypatch):
     with local_server(models("wrong")) as proxy, local_server(models("right")) as server:
         monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
-        found = find_local_servers({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20)
+        found = find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20)
     assert next(iter(found.values())).models == {"ollama_chat/right": None}
     assert proxy.requests == []
 

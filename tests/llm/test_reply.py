@@ -1,4 +1,4 @@
-"""ReplyBuilder: however an answer is cut into pieces, the same message comes of it."""
+"""ReplyBuilder: however an answer is cut into chunks, the message is the same."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ def build(*chunks, end="stop", **more) -> ReplyBuilder:
 
 @st.composite
 def an_answer_and_its_pieces(draw):
-    """The chunks of an answer twice: each part in one, and each cut anywhere."""
+    """The chunks of an answer twice: one chunk for each part, and each part cut at random places."""
     whole, cut, number = [], [], 0
     for kind, value in draw(PARTS):
         text = json.dumps(value) if kind == "call" else value

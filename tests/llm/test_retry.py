@@ -1,4 +1,4 @@
-"""ModelCall: who is asked again, after how long, and what is reported."""
+"""ModelCall: which model is tried again, after how long, and what is reported."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ YES = (TextChunk("Yes."), EndChunk("stop"))
 
 
 class Answers:
-    """A model that gives, call by call, chunks and errors as listed."""
+    """A model that yields or raises `answers` in order, one for each call."""
 
     def __init__(self, *answers, name="m"):
         self.spec = ModelSpec(name)

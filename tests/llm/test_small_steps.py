@@ -1,4 +1,4 @@
-"""What a very small model is asked one step at a time."""
+"""The single-step requests to a very small model."""
 
 import asyncio
 
@@ -23,25 +23,25 @@ FILES = "tests/test_basket.py\nshop/basket.py\nREADME.md\n[100 of 120, the newes
 RUN = ToolCall("call_1", "shell", {"command": "pytest -q"})
 
 
-def numbered(text):
+def number_lines(text):
     return "\n".join(f"{number}\t{line}" for number, line in enumerate(text.splitlines(), 1))
 
 
-def said(task=TASK):
+def start(task=TASK):
     return [system("How to work."), user(task)]
 
 
-def after(messages, call, text, failed=False):
+def extend(messages, call, text, failed=False):
     return [*messages, assistant("", call), tool(ToolReply(call.id, call.name, text, failed))]
 
 
 def failed_run(task=TASK, output=FAILED):
-    return after(said(task), RUN, output, failed=True)
+    return extend(start(task), RUN, output, failed=True)
 
 
-def about(path, task=TASK, text=OLD, *, of=None):
-    """After the file to change was read."""
-    return after(of or said(task), ToolCall("tochange_1", "read", {"path": path}), numbered(text))
+def after_read(path, task=TASK, text=OLD, *, of=None):
+    """The messages up to the content of the file to change."""
+    return extend(of or start(task), ToolCall("tochange_1", "read", {"path": path}), number_lines(text))
 
 
 def block(text):
@@ -49,13 +49,13 @@ def block(text):
 
 
 async def test_a_failed_command_is_repaired_step_by_step():
-    """Every request but the first and the last is one question; the command is run again without one."""
+    """All requests but the first and the last ask one question; the command is run again without a request."""
     run = '{"name": "shell", "arguments": {"command": "pytest -q"}}'
     done = '{"name": "answer", "arguments": {"text": "It counts every piece."}}'
-    results = [(FAILED, True), (FILES, False), (numbered(OLD), False), ("Changed.", False), ("3 passed", False)]
+    results = [(FAILED, True), (FILES, False), (number_lines(OLD), False), ("Changed.", False), ("3 passed", False)]
     script = [run, '{"path": "shop/basket.py"}', block(NEW), done]
     model = ScriptedModel(script, spec=ModelSpec("some-1.5b"))
-    messages, calls = said(), []
+    messages, calls = start(), []
     for text, failed in results:
         message = await ModelCall([model], messages, TOOLS).run()
         [call] = message.tool_calls
@@ -76,7 +76,7 @@ async def test_a_failed_command_is_repaired_step_by_step():
     assert ([len(which), len(text)], len(model.requests)) == ([1, 1], 4)
     assert TASK in which[0].text
     assert FAILED in which[0].text
-    assert "\nREADME.md\nshop/basket.py\n\n" in which[0].text  # no test
+    assert "\nREADME.md\nshop/basket.py\n\n" in which[0].text  # the test file is not listed
     assert FAILED in text[0].text
     assert f"```\n{OLD}```" in text[0].text
     last = "\n".join(message.text for message in model.requests[3].messages)
@@ -88,8 +88,8 @@ async def test_a_change_that_the_model_chooses_begins_with_reading_the_file():
     write = '{"name": "write", "arguments": {"path": "shop/basket.py", "content": "def total(): ..."}}'
     fields = {"path": {"type": "string"}, "content": {"type": "string"}}
     tools = [*TOOLS, ToolSpec("write", "write.", {"type": "object", "properties": fields})][::-1]
-    read = after(said(), ToolCall("call_1", "read", {"path": "shop/basket.py"}), numbered(OLD))
-    for messages, text, name in ((said(), change, "read"), (read, write, "read"), (said(), write, "write")):
+    read = extend(start(), ToolCall("call_1", "read", {"path": "shop/basket.py"}), number_lines(OLD))
+    for messages, text, name in ((start(), change, "read"), (read, write, "read"), (start(), write, "write")):
         message = await ModelCall([ScriptedModel([text], spec=ModelSpec("some-1.5b"))], messages, tools).run()
         assert [call.name for call in message.tool_calls] == [name]
 
@@ -99,12 +99,12 @@ async def test_a_change_that_the_model_chooses_begins_with_reading_the_file():
     [
         failed_run("Run pytest -q and tell me how many tests fail."),
         failed_run(output="bash: pytset: command not found\n[exit code 127, 0.0 s]"),
-        after(said(), RUN, "3 passed\n[exit code 0, 0.3 s]"),
-        after(said(), RUN, "The user refused this call.", failed=True),
-        after(said(), RUN, "…\n[time limit, 60.0 s]", failed=True),
-        after(said(), ToolCall("tochange_1", "read", {"path": "a.py"}), "The user refused this call.", failed=True),
+        extend(start(), RUN, "3 passed\n[exit code 0, 0.3 s]"),
+        extend(start(), RUN, "The user refused this call.", failed=True),
+        extend(start(), RUN, "…\n[time limit, 60.0 s]", failed=True),
+        extend(start(), ToolCall("tochange_1", "read", {"path": "a.py"}), "The user refused this call.", failed=True),
         failed_run()[:-1],
-        said(),
+        start(),
     ],
 )
 def test_other_turns_ask_for_the_next_tool(messages):
@@ -112,9 +112,9 @@ def test_other_turns_ask_for_the_next_tool(messages):
 
 
 def test_after_three_failures_the_model_is_on_its_own():
-    messages = said()
+    messages = start()
     for number in range(4):
-        messages = after(messages, ToolCall(f"call_{number}", "shell", {"command": "pytest -q"}), FAILED, failed=True)
+        messages = extend(messages, ToolCall(f"call_{number}", "shell", {"command": "pytest -q"}), FAILED, failed=True)
         assert (next_step(messages, TOOLS) is None) == (number == 3)
 
 
@@ -136,7 +136,7 @@ def test_without_the_tools_that_a_step_needs_there_is_none():
     ],
 )
 def test_the_file_with_the_fault_is_one_of_those_listed_and_no_test_that_was_not_named(task, answer, path):
-    step = next_step(after(failed_run(task), ToolCall("fault_1", "glob", {"pattern": "**"}), FILES), TOOLS)
+    step = next_step(extend(failed_run(task), ToolCall("fault_1", "glob", {"pattern": "**"}), FILES), TOOLS)
     assert isinstance(step, StepRequest)
     call = step.call(answer)
     assert (call and call.arguments["path"]) == path
@@ -146,7 +146,7 @@ def test_the_file_with_the_fault_is_one_of_those_listed_and_no_test_that_was_not
 def test_of_many_files_those_are_asked_about_that_the_output_names():
     files = "\n".join(f"src/part{number}.py" for number in range(200)) + "\nsrc/zebra.py"
     messages = failed_run(output=f"zebra is wrong\n{FAILED}")
-    step = next_step(after(messages, ToolCall("fault_1", "glob", {"pattern": "**"}), files), TOOLS)
+    step = next_step(extend(messages, ToolCall("fault_1", "glob", {"pattern": "**"}), files), TOOLS)
     assert isinstance(step, StepRequest)
     names = step.schema["properties"]["path"]["enum"]
     assert (len(names), names[0], names[-1]) == (41, "src/zebra.py", "none")
@@ -156,14 +156,14 @@ def test_of_many_files_those_are_asked_about_that_the_output_names():
     ("old", "new", "edit"),
     [
         (OLD, NEW, (OLD.splitlines()[1], NEW.splitlines()[1])),
-        ("a\nb\na\nb\n", "a\nb\na\nc\n", ("b\na\nb", "b\na\nc")),  # the line itself is there twice
+        ("a\nb\na\nb\n", "a\nb\na\nc\n", ("b\na\nb", "b\na\nc")),  # the changed line alone is there twice
         ("a\nb\n", "a\nx\nb\n", ("a\nb", "a\nx\nb")),
         ("a\nb\nc\n", "a\nc\n", ("a\nb\nc", "a\nc")),
         ("key = [secret removed]\nport = 1\n", "key = [secret removed]\nport = 2\n", ("port = 1", "port = 2")),
     ],
 )
 def test_an_edit_has_the_lines_that_differ_and_as_many_more_as_make_them_unique(old, new, edit):
-    step = next_step(about("a.py", "Change it.", old), TOOLS)
+    step = next_step(after_read("a.py", "Change it.", old), TOOLS)
     assert isinstance(step, StepRequest)
     call = step.call(block(new))
     assert (call.name, call.arguments) == (
@@ -186,7 +186,7 @@ def test_an_edit_has_the_lines_that_differ_and_as_many_more_as_make_them_unique(
     ],
 )
 def test_an_answer_that_is_not_the_whole_changed_file_is_not_used(answer):
-    step = next_step(about("a.py", text=OLD + "x = 1\ny = 2\n"), TOOLS)
+    step = next_step(after_read("a.py", text=OLD + "x = 1\ny = 2\n"), TOOLS)
     assert isinstance(step, StepRequest)
     assert step.call(answer.replace(OLD, OLD + "x = 1\ny = 2\n")) is None
 
@@ -201,14 +201,14 @@ def test_an_answer_that_is_not_the_whole_changed_file_is_not_used(answer):
     ],
 )
 def test_a_file_that_cannot_be_given_back_whole_is_changed_by_edit(text):
-    messages = after(said(), ToolCall("tochange_1", "read", {"path": "a.md"}), text)
+    messages = extend(start(), ToolCall("tochange_1", "read", {"path": "a.md"}), text)
     assert next_step(messages, TOOLS) is None
     assert "edit" in {each.name for each in small_tools(messages, TOOLS)}
 
 
 def test_a_file_that_does_not_exist_is_written():
-    messages = after(
-        said("Add hello.py."), ToolCall("tochange_1", "read", {"path": "hello.py"}), "hello.py does not exist.", True
+    messages = extend(
+        start("Add hello.py."), ToolCall("tochange_1", "read", {"path": "hello.py"}), "hello.py does not exist.", True
     )
     step = next_step(messages, TOOLS)
     assert isinstance(step, StepRequest)
@@ -217,8 +217,8 @@ def test_a_file_that_does_not_exist_is_written():
 
 
 def test_small_models_are_offered_change_in_place_of_edit_and_nothing_that_puts_the_task_off():
-    assert [each.name for each in small_tools(said(), TOOLS)] == ["read", "change", "write", "glob", "grep", "shell"]
-    assert [each.name for each in small_tools(said(), TOOLS[1:])] == ["edit", "write", "glob", "grep", "shell"]
+    assert [each.name for each in small_tools(start(), TOOLS)] == ["read", "change", "write", "glob", "grep", "shell"]
+    assert [each.name for each in small_tools(start(), TOOLS[1:])] == ["edit", "write", "glob", "grep", "shell"]
 
 
 PROMPT = """\
@@ -238,7 +238,7 @@ Use tabs.
 
 @pytest.mark.parametrize("wish", ["no tools", "Do not use tools", "don't use any tools", "without tools"])
 async def test_a_user_who_wants_no_tools_gets_plain_text_by_what_is_remembered(wish):
-    messages = after([system(PROMPT), user(TASK)], RUN, "3 passed")
+    messages = extend([system(PROMPT), user(TASK)], RUN, "3 passed")
     context = "<environment>\nDate: 2026-11-23\n</environment>\n\n| [mem_1a2b] (repo · corrections · 2026-11-23) a note"
     asked = user(f"Why did they fail? {wish}.", context=context)
     messages = [*messages, assistant("All pass."), asked]
@@ -258,7 +258,7 @@ async def test_a_user_who_wants_no_tools_gets_plain_text_by_what_is_remembered(w
 
 def test_the_model_sees_the_change_that_it_chose_and_not_what_led_to_it():
     edit = ToolCall("changed_1", "edit", {"path": "a.py", "edits": []})
-    messages = after(about("a.py", of=failed_run()), edit, "Changed.")
+    messages = extend(after_read("a.py", of=failed_run()), edit, "Changed.")
     shown = hide_steps(messages)
     assert [part.name for message in shown for part in (*message.tool_calls, *message.parts_of(ToolReply))] == [
         "shell", "shell", "change", "change",
@@ -273,9 +273,9 @@ async def test_an_answer_that_cannot_be_used_is_asked_for_once():
     async def no_wait(_seconds):
         return None
 
-    message = await ModelCall([model], about("a.py"), TOOLS, sleep=no_wait).run()
+    message = await ModelCall([model], after_read("a.py"), TOOLS, sleep=no_wait).run()
     assert (message.text, len(model.requests)) == ("I cannot.", 3)
-    assert message.usage.output == 2 * (await ModelCall([one_answer(done)], said(), TOOLS).run()).usage.output
+    assert message.usage.output == 2 * (await ModelCall([one_answer(done)], start(), TOOLS).run()).usage.output
 
 
 def one_answer(text):
@@ -285,7 +285,7 @@ def one_answer(text):
 async def test_half_of_a_step_is_never_the_answer():
     held = asyncio.Event()
     model = one_answer(ScriptedReply(block(NEW), hold=held.wait))
-    call = ModelCall([model], about("a.py"), TOOLS)
+    call = ModelCall([model], after_read("a.py"), TOOLS)
     shown = []
     running = asyncio.create_task(call.run(shown.append))
     while not model.requests:
@@ -300,10 +300,10 @@ async def test_half_of_a_step_is_never_the_answer():
     "task", ["There are no tools in the list: add one.", "Write a page without tools/ in its links."]
 )
 def test_words_about_tools_are_no_wish_for_none(task):
-    assert small_tools(said(task), TOOLS)
+    assert small_tools(start(task), TOOLS)
 
 
 def test_dots_that_were_there_before_stand_for_nothing():
     old = "class Store(Protocol):\n    def get(self): ...\n    ...\nx = 1\n"
-    step = next_step(about("a.py", text=old), TOOLS)
+    step = next_step(after_read("a.py", text=old), TOOLS)
     assert step.call(block(old.replace("x = 1", "x = 2"))).name == "edit"

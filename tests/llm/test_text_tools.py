@@ -224,7 +224,7 @@ async def test_the_text_of_a_file_may_repeat_itself():
     ],
 )
 async def test_an_interrupted_answer_is_kept_as_it_was_shown(written, kept):
-    """Not as JSON: neither the call of `answer`, nor half of another call."""
+    """Without JSON: neither the call of `answer`, nor a partial other call."""
     held = asyncio.Event()
     model = ScriptedModel([ScriptedReply(written, hold=held.wait)], spec=ModelSpec("openai/some", text_tools="on"))
     call = ModelCall([model], [user("go")], [READ])
@@ -247,7 +247,7 @@ class EndlessCall(ScriptedModel):
 
 
 async def test_a_call_that_never_ends_is_stopped_while_it_is_held_back():
-    """L9: what is held back counts, too."""
+    """L9: text that is held back counts as well."""
     model = EndlessCall([])
     with pytest.raises(ModelError, match="longer than any model's may be"):
         await ModelCall([model], [user("go")], [READ]).run()

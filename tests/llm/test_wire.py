@@ -1,4 +1,4 @@
-"""Events come out the same, however the bytes are cut."""
+"""Events are parsed in the same way, however the bytes are cut."""
 
 import itertools
 

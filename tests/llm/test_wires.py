@@ -1,4 +1,4 @@
-"""What every way to a model must do: the same tests on each of them."""
+"""What every wire must do: the same tests on each of them."""
 
 import base64
 import itertools
@@ -73,12 +73,12 @@ async def test_usage_counts_the_cache_and_the_money(wire):
 
 async def test_an_answer_at_its_longest_says_so(wire):
     wire.server.script([Reply("Half a sent", finish="length")])
-    built = await wire.told()
+    built = await wire.receive()
     assert (built.reason, built.finish().text) == ("length", "Half a sent")
 
 
 async def test_the_whole_conversation_is_sent(wire):
-    """Every call has its reply, in the order asked; the words are the user's and the model's."""
+    """Every call has its result, in the order of the calls; all texts of user and model are sent."""
     wire.server.script(["ok"])
     calls = (ToolCall("a1", "read", {"path": "x"}), ToolCall("a2", "shell", {"command": "ls"}))
     replies = tool(ToolReply("a1", "read", "one"), ToolReply("a2", "shell", "no", failed=True))
@@ -128,7 +128,7 @@ async def test_a_cut_message_is_sent_without_its_calls(wire):
 
 
 async def test_what_the_model_broke_is_sent_back_in_a_form_that_is_taken(wire):
-    """A call of an impossible tool with impossible arguments and id must not make the session unsendable."""
+    """A call of an invalid tool with invalid arguments and id must not make the session unsendable."""
     wire.server.script(["ok"])
     call = ToolCall("functions.read:0/ä " + "x" * 100, "read the file!", {}, malformed='{"path": "a')
     blank = Message("assistant", (Text("  \n"),))
@@ -146,7 +146,7 @@ async def test_what_the_model_broke_is_sent_back_in_a_form_that_is_taken(wire):
 
 
 async def test_the_same_conversation_gives_the_same_bytes(wire):
-    """What was sent is the beginning of what is sent next, so that the provider's cache knows it again."""
+    """Each request begins with the previous one, so that the provider's cache recognizes it."""
     wire.server.script(["ok"] * 3)
     start = [system("Be brief."), user("Look.", [PICTURE])]
     call = ToolCall("a1", "read", {"path": "x", "a": {"z": 1, "b": 2}})

@@ -1,4 +1,4 @@
-"""MCP servers that really run."""
+"""Real MCP servers."""
 
 import pytest
 from fakes.mcp_bench import Bench

@@ -1,4 +1,4 @@
-"""Resources that a message names with `@server:uri`."""
+"""Resources that are attached to a message with `@server:uri`."""
 
 from fakes.mcp_bench import Bench, fake
 

@@ -1,4 +1,4 @@
-"""The definitions of servers: what is wrong costs itself, and is named with its file."""
+"""The definitions of servers: an error affects one server only, and is reported with its file."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""MCP over HTTP: both transports, the protocol of 2026, OAuth with tokens of the user."""
+"""MCP over HTTP: both transports, the protocol of 2026, OAuth with the user's tokens."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from ouro.utils.runtime import get_home
 
 
 @pytest.fixture
-def served():
+def start_server():
     opened = []
 
     def serve(*given, **more) -> HttpServer:
@@ -41,8 +41,8 @@ def at(server: HttpServer, seconds: int = 20, **more) -> McpServerSettings:
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
-async def test_tools_over_http(bench: Bench, served, kind):
-    server = served(kind)
+async def test_tools_over_http(bench: Bench, start_server, kind):
+    server = start_server(kind)
     servers = bench.open(remote=at(server, headers={"X-Team": "core"}))
     remote = await servers.ready("remote")
     assert remote.listing.protocol == "2026-07-28"
@@ -53,16 +53,16 @@ async def test_tools_over_http(bench: Bench, served, kind):
     assert {headers.get(b"x-team") for headers in server.headers} == {b"core"}
 
 
-async def test_f4_an_answer_of_40_mb_ends_the_call_only(bench: Bench, served):
-    servers = bench.open(remote=at(served()))
+async def test_f4_an_answer_of_40_mb_ends_the_call_only(bench: Bench, start_server):
+    servers = bench.open(remote=at(start_server()))
     remote = await servers.ready("remote")
     with pytest.raises(ServerFailed):
         await remote.call("big", {}, lambda _: None)
     assert (await (await servers.ready("remote")).call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
 
 
-async def test_e2_a_server_that_hangs_after_a_cancelled_call_is_told(bench: Bench, served):
-    server = served()
+async def test_e2_a_server_that_hangs_after_a_cancelled_call_is_told(bench: Bench, start_server):
+    server = start_server()
     servers = bench.open(remote=at(server, seconds=6))
     remote = await servers.ready("remote")
     call = asyncio.create_task(remote.call("block", {}, lambda _: None))
@@ -75,8 +75,8 @@ async def test_e2_a_server_that_hangs_after_a_cancelled_call_is_told(bench: Benc
     assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
 
 
-async def test_a_changed_list_is_noticed_in_the_protocol_of_2026(bench: Bench, served):
-    servers = bench.open(remote=at(served()))
+async def test_a_changed_list_is_noticed_in_the_protocol_of_2026(bench: Bench, start_server):
+    servers = bench.open(remote=at(start_server()))
     remote = await servers.ready("remote")
     await remote.call("grow", {}, lambda _: None)
     async with asyncio.timeout(20):
@@ -85,8 +85,8 @@ async def test_a_changed_list_is_noticed_in_the_protocol_of_2026(bench: Bench, s
     assert [tool.name for tool in remote.unapproved()] == ["grown"]
 
 
-async def test_a_server_that_is_not_there_is_told(bench: Bench, served):
-    server = served()
+async def test_a_server_that_is_not_there_is_told(bench: Bench, start_server):
+    server = start_server()
     server.close()
     with pytest.raises(ToolError, match=f"remote cannot be used: {server.url}: the connection was refused"):
         await bench.open(remote=at(server)).ready("remote")
@@ -117,19 +117,19 @@ async def test_a_server_that_does_not_speak_mcp_is_told_with_its_address(bench: 
 
 
 def browse(addresses: list[str], url: str) -> None:
-    """What a browser does: follow the redirects, in a thread of its own."""
+    """Act as a browser: follow the redirects, in another thread."""
     addresses.append(url)
     threading.Thread(target=lambda: urllib.request.urlopen(url, timeout=10).read(), daemon=True).start()
 
 
-async def test_e3_a_login_is_for_one_server_and_its_tokens_are_private(bench: Bench, served):
+async def test_e3_a_login_is_for_one_server_and_its_tokens_are_private(bench: Bench, start_server):
     logins = Logins()
-    server, other = served(logins=logins), served()
+    server, other = start_server(logins=logins), start_server()
     servers = bench.open(remote=at(server))
     with pytest.raises(ToolError, match="ouro mcp login remote"):
         await servers.ready("remote")
     assert servers.servers["remote"].state == "login"
-    assert logins.clients == {}  # nothing was registered without the user
+    assert logins.clients == {}  # no registration without the user
     addresses: list[str] = []
     await servers.servers["remote"].login(lambda url: browse(addresses, url))
     assert "code_challenge_method=S256" in addresses[0]
@@ -148,8 +148,8 @@ async def test_e3_a_login_is_for_one_server_and_its_tokens_are_private(bench: Be
     assert token not in "".join(path.read_text() for path in Path(bench.folder).rglob("*.json"))
 
 
-async def test_a_call_that_needs_more_rights_is_allowed_after_another_login(bench: Bench, served):
-    servers = bench.open(remote=at(served(logins=Logins())))
+async def test_a_call_that_needs_more_rights_is_allowed_after_another_login(bench: Bench, start_server):
+    servers = bench.open(remote=at(start_server(logins=Logins())))
     remote = servers.servers["remote"]
     with pytest.raises(ToolError):
         await servers.ready("remote")
@@ -162,13 +162,13 @@ async def test_a_call_that_needs_more_rights_is_allowed_after_another_login(benc
     assert ["scope=count" in address for address in addresses] == [False, True]
 
 
-async def test_e3_with_a_keyring_no_token_is_in_a_file(bench: Bench, served, monkeypatch, tmp_path):
-    """The backend is one of the system's, as the worker and ouro find it."""
+async def test_e3_with_a_keyring_no_token_is_in_a_file(bench: Bench, start_server, monkeypatch, tmp_path):
+    """The keyring backend is configured as on a real system, for both the worker and ouro."""
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "fakes.file_keyring.FileKeyring")
     monkeypatch.setenv("FAKE_KEYRING", str(tmp_path / "ring.json"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     monkeypatch.setattr("keyring.core._keyring_backend", None)
-    servers = bench.open(remote=at(server := served(logins=Logins())))
+    servers = bench.open(remote=at(server := start_server(logins=Logins())))
     with pytest.raises(ToolError):
         await servers.ready("remote")
     await servers.servers["remote"].login(lambda url: browse([], url))
@@ -180,19 +180,19 @@ async def test_e3_with_a_keyring_no_token_is_in_a_file(bench: Bench, served, mon
     assert Tokens(server.url).load() == {}
 
 
-async def test_a_login_that_the_user_refuses_says_so(bench: Bench, served):
+async def test_a_login_that_the_user_refuses_says_so(bench: Bench, start_server):
     logins = Logins()
     logins.refused = True
-    servers = bench.open(remote=at(served(logins=logins)))
+    servers = bench.open(remote=at(start_server(logins=logins)))
     with pytest.raises(ToolError):
         await servers.ready("remote")
     with pytest.raises(LoginRequired, match="access_denied"):
         await servers.servers["remote"].login(lambda url: browse([], url))
 
 
-async def test_e3_a_forged_answer_to_the_redirect_is_refused(bench: Bench, served):
-    """Another program on this machine sends a code of its own: its `state` is wrong."""
-    servers = bench.open(remote=at(served(logins=Logins())))
+async def test_e3_a_forged_answer_to_the_redirect_is_refused(bench: Bench, start_server):
+    """Another program on this machine sends its own code, but with a wrong `state`."""
+    servers = bench.open(remote=at(start_server(logins=Logins())))
     with pytest.raises(ToolError):
         await servers.ready("remote")
 

@@ -1,4 +1,4 @@
-"""What servers ask the user for, and the arguments of their prompts."""
+"""Questions of servers to the user, and the arguments of prompts."""
 
 import pytest
 
@@ -23,7 +23,7 @@ FORM = {
 
 
 class User:
-    """Gives these answers, in order; none afterwards."""
+    """Returns these answers in order, then none."""
 
     def __init__(self, *answers: tuple[str, ...]) -> None:
         self.answers = list(answers)

@@ -1,7 +1,7 @@
-"""The reference servers of the protocol, of npm. Skipped where node or the packages are missing.
+"""The reference servers of the protocol, as npm packages. Skipped if node or the packages are missing.
 
 `npm install -g @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem
-@modelcontextprotocol/server-memory`, or TEST_NPM_FOLDER names a folder in which they are installed.
+@modelcontextprotocol/server-memory`, or set TEST_NPM_FOLDER to a folder in which they are installed.
 """
 
 import shutil
@@ -30,7 +30,7 @@ async def opened(bench: Bench, settings: McpServerSettings):
 
 @pytest.fixture
 def node_path(monkeypatch):
-    """The servers start `node`, which may be outside of /bin and /usr/bin."""
+    """The servers start `node`, which may not be in /bin or /usr/bin."""
     folder = str(Path(shutil.which("node") or "/").parent)
     monkeypatch.setattr("fakes.mcp_bench.PATH", f"{folder}:/usr/bin:/bin")
 

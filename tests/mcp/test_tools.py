@@ -1,4 +1,4 @@
-"""The tools of MCP servers for the model: which are in a request, how the others are found, what is asked."""
+"""The tools of MCP servers for the model: which are in a request, how to find the others, which questions are asked."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from ouro.tools.truncate import MAX_SHOWN
 
 
 class Toolbox:
-    """The tools of servers, called as the agent calls them."""
+    """The tools of servers, called like the agent calls them."""
 
     def __init__(self, bench: Bench, servers, budget: int = 3_000) -> None:
         outputs = Outputs(bench.folder / "outputs", lambda text: text.replace("secret-word", "[masked]"))
@@ -58,7 +58,7 @@ async def test_the_first_session_searches_the_next_has_the_tools(bench: Bench):
     assert list(Toolbox(bench, first).tools) == ["tool_search", "mcp_call", "mcp_read"]
     await first.ready("one")
     second = bench.open(one=fake(tools=["echo", "fail"]))
-    assert list(Toolbox(bench, second).tools)[3:] == ["mcp__one__echo", "mcp__one__fail"]  # before it is connected
+    assert list(Toolbox(bench, second).tools)[3:] == ["mcp__one__echo", "mcp__one__fail"]  # not connected yet
     assert (await Toolbox(bench, second).run("mcp__one__echo", text="hi")).text == "hi"
 
 
@@ -116,7 +116,7 @@ async def test_u1_results_are_cleaned_cut_and_saved(bench: Bench):
 
 
 async def test_an_image_that_is_none_is_left_out_and_none_is_text(bench: Bench):
-    """A provider refuses the whole request with the first; servers repeat images in the structured content."""
+    """Providers refuse a whole request with an invalid image; servers repeat images in the structured content."""
     result = await Toolbox(bench, await ready(bench, one=fake())).call("one.image")
     assert [image.media_type for image in result.images] == ["image/png"]
     assert result.text.strip() == "[1 image could not be read]"
@@ -177,7 +177,7 @@ async def test_resources_are_listed_and_read(bench: Bench):
 
 
 async def test_200_tools_of_10_servers_are_waited_for_by_nothing_and_take_little_of_the_window(repository, home):
-    """Servers that never start; their tools were approved earlier. All counts, no clock."""
+    """Servers that never finish their start; their tools were approved earlier. It measures counts, not time."""
     settings = {f"server{number}": fake(start="hang") for number in range(10)}
     schema = {"type": "object", "properties": {"text": {"type": "string", "description": "What to say. " * 10}}}
     tools = [ToolDefinition(f"tool_{number}", f"Do the thing {number}. " * 20, schema) for number in range(20)]

@@ -1,4 +1,4 @@
-"""What every session store must do; a test class of each store inherits this."""
+"""The tests that every session store must pass; a test class of each store inherits them."""
 
 import pytest
 from fakes.waiting import wait
@@ -137,7 +137,7 @@ def message_record(number: int, message: Message) -> MessageRecord:
 
 
 class StoreContract:
-    """Needs a fixture `store`, and `again`: what another start of ouro would see."""
+    """Needs a fixture `store`, and a fixture `again`: the same store, opened by another start of ouro."""
 
     def test_a_session_comes_back_as_it_was_saved(self, store: MemoryStore, again):
         records = [message_record(number, message) for number, message in enumerate(EVERY_PART, 1)]

@@ -1,4 +1,4 @@
-"""Which messages give way to a summary, which stay word for word, and that what is left can be sent."""
+"""Which messages a summary replaces, which are kept, and that the rest can be sent."""
 
 import random
 
@@ -140,7 +140,7 @@ def test_what_will_be_left_is_told_in_the_provider_s_figures():
 
 
 def any_records(rng):
-    """A session as it could be: turns, calls with and without answers, steering, cut words, pins, pictures."""
+    """A random session: turns, calls with and without results, steering, cut answers, pins, images."""
     records, number, calls = [], 0, 0
 
     def put(message):

@@ -1,4 +1,4 @@
-"""After a compaction what is not sent any more leaves memory; who scrolls or goes back there reads it from the file."""
+"""After a compaction, messages that are no longer sent leave memory; scrolling and rewinds read them from the file."""
 
 import gc
 
@@ -44,7 +44,7 @@ def texts(told) -> list[str]:
 
 
 def bytes_held(memory: MemoryManager) -> int:
-    """Characters of tool outputs that can be reached from the manager."""
+    """Characters of the tool outputs that the manager has in memory."""
     return sum(len(reply.text) for each in memory.messages() for reply in each.parts_of(ToolReply))
 
 
@@ -69,7 +69,7 @@ async def test_what_is_sent_and_counted_stays_as_it_was(store):
 
 
 async def test_a_long_session_holds_no_more_after_ten_compactions_than_after_two(store):
-    gc.freeze()  # what earlier tests left takes a second to look through, each time
+    gc.freeze()  # otherwise each collection spends a second on objects of earlier tests
     memory = MemoryManager.start(store, project="/p", model="m")
     held, objects = [], []
     for _ in range(10):
@@ -92,10 +92,10 @@ async def test_who_scrolls_sees_each_message_once_and_none_twice(store):
     await compact(memory)
     await talk(memory, 2)
 
-    assert not memory.pager.has_hidden  # all of it stands on the screen
+    assert not memory.pager.has_hidden  # everything is on the screen
     assert await memory.pager.show_more(10) == ()
     seen = texts(memory.pager.shown())
-    while memory.pager.has_hidden:  # the screen was made anew
+    while memory.pager.has_hidden:  # a new screen shows everything again
         seen[:0] = texts(await memory.pager.show_more(37))
     assert seen[: len(everything)] == everything
     assert len(seen) == 62 * 3

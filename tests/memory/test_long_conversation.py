@@ -1,4 +1,4 @@
-"""A long conversation over real wires: what was said first is still sent at the end, and the cached prefix holds."""
+"""A long session over real wires: the first message is still sent at the end, and the cached prefix is kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODELS = {
 
 @pytest.fixture(params=MODELS)
 def model(request, home, model_server, monkeypatch):
-    """A model of a small window behind the server; nothing else asks it."""
+    """A model with a small window on the server; there are no background requests."""
     name, url = MODELS[request.param]
     folder = home / ".ouro"
     folder.mkdir(mode=0o700)
@@ -40,15 +40,15 @@ def asks_for_summary(request) -> bool:
 
 
 def answer(request):
-    """As a provider: with the tokens that the request would have, and a summary where one is asked for."""
+    """The answer of a provider: with the tokens of the request, and a summary if the request asks for one."""
     tokens = Tokens(input=int(len(request.raw) / 3.5), output=150)
     if asks_for_summary(request):
         return Reply("## Goal\nTo look around.\n## Next\nThe next question.", tokens=tokens)
-    return Reply(["Das habe ich gesehen. " * 130], tokens=tokens)  # in one piece: this is not about streaming
+    return Reply(["Das habe ich gesehen. " * 130], tokens=tokens)  # in one piece: streaming is not tested here
 
 
 def plain(messages):
-    """Messages as the provider's cache takes them: where the marks are does not count."""
+    """Messages as the provider's cache compares them: without the cache marks."""
     return json.loads(
         json.dumps(messages), object_hook=lambda each: {k: v for k, v in each.items() if k != "cache_control"}
     )

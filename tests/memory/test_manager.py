@@ -25,7 +25,7 @@ class FullDisk(DictMemoryStore):
 
 
 class SlowDisk(DictMemoryStore):
-    """Saves when it is let."""
+    """Blocks a save until `go_on` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,13 +42,13 @@ def saved_texts(store, session_id: str) -> list[str]:
     return [record.message.text for record in records if isinstance(record, MessageRecord)]
 
 
-def started(store=None) -> MemoryManager:
+def start_manager(store=None) -> MemoryManager:
     return MemoryManager.start(store or DictMemoryStore(), project="/p", model="a/b")
 
 
 async def test_nothing_is_written_before_the_first_message(home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
-    memory = started(store)
+    memory = start_manager(store)
     memory.set_model("c/d")
     memory.set_title("early")
     await memory.close()
@@ -58,13 +58,13 @@ async def test_nothing_is_written_before_the_first_message(home):
 
 async def test_what_is_paid_before_anything_was_said_is_counted_outside_of_sessions_and_once(home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
-    memory = started(store)
+    memory = start_manager(store)
     memory.note(CostRecord("crystallization", memory.now(), "c/d", Usage(9, cost=0.5)))
     await memory.close()
     assert [(each.model, each.usage) for each in await store.load_costs()] == [("c/d", Usage(9, cost=0.5))]
     assert (await store.list_sessions()) == []
 
-    memory = started(store)
+    memory = start_manager(store)
     await memory.add(user("one"))
     memory.note(CostRecord("title", memory.now(), "c/d", Usage(9, cost=0.5)))
     await memory.close()
@@ -73,7 +73,7 @@ async def test_what_is_paid_before_anything_was_said_is_counted_outside_of_sessi
 
 async def test_what_is_paid_in_a_session_that_is_only_read_is_counted_too(home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
-    memory = started(store)
+    memory = start_manager(store)
     await memory.add(user("one"))
     await memory.close()
     memory = await MemoryManager.resume(store, memory.session_id, project="/p", read_only=True)
@@ -86,7 +86,7 @@ async def test_what_is_paid_in_a_session_that_is_only_read_is_counted_too(home):
 
 async def test_a_message_is_saved_when_add_returns():
     store = DictMemoryStore()
-    memory = started(store)
+    memory = start_manager(store)
 
     await memory.add(user("one"))
 
@@ -96,7 +96,7 @@ async def test_a_message_is_saved_when_add_returns():
 
 async def test_the_first_words_become_the_title_and_a_user_may_change_it():
     store = DictMemoryStore()
-    memory = started(store)
+    memory = start_manager(store)
     await memory.add(user("fix the\n broken import in api.py, which nobody has looked at since spring"))
     first = memory.title
     memory.set_title("imports")
@@ -117,7 +117,7 @@ def test_a_title_is_one_clean_line():
 
 async def test_what_could_not_be_saved_is_kept_and_saved_with_the_next():
     store = FullDisk()
-    memory = started(store)
+    memory = start_manager(store)
     for text in ("one", "two"):
         with pytest.raises(SaveFailed):
             await memory.add(user(text))
@@ -131,7 +131,7 @@ async def test_what_could_not_be_saved_is_kept_and_saved_with_the_next():
 
 async def test_closing_saves_what_is_left():
     store = FullDisk()
-    memory = started(store)
+    memory = start_manager(store)
     with pytest.raises(SaveFailed):
         await memory.add(user("one"))
     store.is_full = False
@@ -142,7 +142,7 @@ async def test_closing_saves_what_is_left():
 
 async def test_a_save_that_was_begun_is_carried_through_when_its_caller_is_cancelled():
     store = SlowDisk()
-    memory = started(store)
+    memory = start_manager(store)
     adding = asyncio.create_task(memory.add(user("one")))
     await store.begun.wait()
     adding.cancel()
@@ -156,7 +156,7 @@ async def test_a_save_that_was_begun_is_carried_through_when_its_caller_is_cance
 
 async def test_messages_added_side_by_side_are_saved_in_their_order():
     store = DictMemoryStore()
-    memory = started(store)
+    memory = start_manager(store)
     await asyncio.gather(*(memory.add(user(str(number))) for number in range(50)))
 
     assert saved_texts(store, memory.session_id) == [each.text for each in memory.messages()]
@@ -164,7 +164,7 @@ async def test_messages_added_side_by_side_are_saved_in_their_order():
 
 async def test_resume_brings_everything_back_and_goes_on_counting():
     store = DictMemoryStore()
-    memory = started(store)
+    memory = start_manager(store)
     await memory.add(user("one"))
     await memory.add(Message("assistant", (Text("two"),), Usage(100, 0, 0, 10, 0.5), "a/b"))
     memory.set_model("c/d")
@@ -176,7 +176,7 @@ async def test_resume_brings_everything_back_and_goes_on_counting():
 
     assert (again.session_id, again.model, again.title) == (memory.session_id, "c/d", "one")
     assert again.usage == Usage(100, 0, 0, 10, 0.5)
-    assert again.tokens == len("onetwothree") // 3.5  # the figure was that of another tokenizer
+    assert again.tokens == len("onetwothree") // 3.5  # the old count was for another tokenizer
     numbers = [
         record.number
         for record in (await store.load_session(again.session_id)).records
@@ -213,7 +213,7 @@ async def test_a_session_is_found_by_id_prefix_latest_and_words_and_the_rest_is_
 
 async def test_a_session_that_is_open_is_refused(home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
-    memory = started(store)
+    memory = start_manager(store)
     await memory.add(user("one"))
 
     with pytest.raises(SessionInUse):
@@ -223,6 +223,6 @@ async def test_a_session_that_is_open_is_refused(home):
 async def test_where_nothing_can_be_saved_it_is_said_at_the_start(home):
     (home / ".ouro").write_text("a file in the way")
 
-    memory = started(YamlFileMemoryStore(home / ".ouro" / "sessions"))
+    memory = start_manager(YamlFileMemoryStore(home / ".ouro" / "sessions"))
 
     assert memory.notices == (f"This session cannot be saved: {home / '.ouro'} is not a folder.",)

@@ -1,7 +1,7 @@
 """A home folder of version 0.1.0 (`tests/fixtures/old_home.tar.gz`) opens and behaves as it did in that version.
 
-It holds sessions with images, a long output, a compaction, a rewind, a pin, a fork and an open tool call, the trash,
-costs, an index and settings. `old_home.json` is what that version printed for it.
+It contains sessions with images, a long output, a compaction, a rewind, a pin, a fork and an open tool call, the
+trash, costs, an index and settings. `old_home.json` is the output of that version.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ def old_home(home) -> Path:
     return home / ".ouro"
 
 
-def printed(capsys, *arguments: str) -> Any:
+def run_json(capsys, *arguments: str) -> Any:
     assert main([*arguments]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def test_sessions_are_listed_and_their_costs_counted_as_before(capsys):
-    found = printed(capsys, "sessions", "list", "--all", "--json")
+    found = run_json(capsys, "sessions", "list", "--all", "--json")
     for info, old in zip(found, GOLDEN["list"], strict=True):
         assert {key: info[key] for key in old} == old | {"cost": pytest.approx(old["cost"])}
-    assert printed(capsys, "usage", "--json")["all"] == GOLDEN["usage"]["all"]
+    assert run_json(capsys, "usage", "--json")["all"] == GOLDEN["usage"]["all"]
 
 
 @pytest.mark.parametrize("session", GOLDEN["export"])
 def test_a_session_is_exported_as_before(capsys, session):
-    assert printed(capsys, "sessions", "export", session, "--format", "json") == GOLDEN["export"][session]
+    assert run_json(capsys, "sessions", "export", session, "--format", "json") == GOLDEN["export"][session]
 
 
 @pytest.mark.parametrize("session", GOLDEN["resume"])

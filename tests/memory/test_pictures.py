@@ -1,4 +1,4 @@
-"""Pictures of a conversation over real wires: sent again byte for byte, named where they are not, missed and told."""
+"""Images over real wires: sent again byte for byte; if one is not sent it is named, and a missing file is reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def model(request, home, model_server, monkeypatch):
 
 
 def plain(messages):
-    """Without the marks for the provider's cache, which move on."""
+    """Messages without the cache marks, which move."""
     return json.loads(
         json.dumps(messages), object_hook=lambda each: {k: v for k, v in each.items() if k != "cache_control"}
     )

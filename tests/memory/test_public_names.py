@@ -1,4 +1,4 @@
-"""The names that the design documents give, used as a program would that imports ouro as a package."""
+"""The public names of the design documents, used like a program that imports ouro as a package."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""A session resumed: by what is sent of it, page by page, edited by hand, copied, only looked at."""
+"""A session after a resume: with few messages in memory, read page by page, edited by hand, copied, or read-only."""
 
 import asyncio
 import os
@@ -56,12 +56,12 @@ def path(store, root) -> Path:
     return next(root.glob("2*/session.yaml"))
 
 
-async def resumed(store, session_id: str = HEADER.id, **how) -> MemoryManager:
+async def reopen(store, session_id: str = HEADER.id, **how) -> MemoryManager:
     return await MemoryManager.resume(store, session_id, project="/p", **how)
 
 
 def texts(messages) -> list[str]:
-    """The words of messages, or of those among what is told."""
+    """The texts of messages, or of the messages among records."""
     said = [each.message if isinstance(each, MessageRecord) else each for each in messages]
     return [each.text for each in said if isinstance(each, Message)]
 
@@ -78,7 +78,7 @@ async def test_what_is_sent_after_a_resume_is_what_was_sent_before(root):
     sent, usage, tokens = memory.context(), memory.usage, memory.tokens
     await memory.close()
 
-    again = await resumed(YamlFileMemoryStore(root), memory.session_id)
+    again = await reopen(YamlFileMemoryStore(root), memory.session_id)
 
     assert again.context() == sent
     assert texts(sent[:2]) == ["m3", "m50"]
@@ -87,7 +87,7 @@ async def test_what_is_sent_after_a_resume_is_what_was_sent_before(root):
 
 
 async def test_the_messages_that_a_compaction_keeps_are_read_where_they_are_said_to_be(store, path, monkeypatch):
-    memory = await resumed(store)
+    memory = await reopen(store)
     await memory.record(CompactionRecord(304, AT, (1, 303), (7, 210, 302), "Again."))
     sent = memory.context()
     await memory.close()
@@ -95,19 +95,19 @@ async def test_the_messages_that_a_compaction_keeps_are_read_where_they_are_said
     scan = session_reader._SessionReader._scan
     monkeypatch.setattr(session_reader._SessionReader, "_scan", lambda *given: scanned.append(given) or scan(*given))
 
-    again = await resumed(store)
+    again = await reopen(store)
     assert (again.context(), scanned) == (sent, [])
     await again.close()
     for edited_message, scans in (("m3", 0), ("m220", 1)):
         by_hand = path.read_text().replace(f"text: {edited_message}\n", "text: another one, of another length\n")
         path.write_text(by_hand)
-        edited = await resumed(store)
+        edited = await reopen(store)
         assert (edited.context(), len(scanned)) == (sent, scans)
         await edited.close()
 
 
 async def test_older_messages_come_page_by_page_until_the_first(store):
-    memory = await resumed(store)
+    memory = await reopen(store)
     shown = len(texts(memory.pager.shown()))
     pages = []
     while memory.pager.has_hidden:
@@ -123,7 +123,7 @@ async def test_older_messages_come_page_by_page_until_the_first(store):
 
 
 async def test_what_was_loaded_for_another_reason_is_shown_when_someone_scrolls_to_it(store):
-    memory = await resumed(store)
+    memory = await reopen(store)
     shown = memory.pager.shown()
     await memory.pager.earlier(150)
 
@@ -136,14 +136,14 @@ async def test_what_was_loaded_for_another_reason_is_shown_when_someone_scrolls_
 
 
 async def test_a_way_back_to_before_the_compaction_is_right_and_stays_right(store):
-    memory = await resumed(store)
+    memory = await reopen(store)
     await memory.record(RewindRecord(5, memory.now()))
     await memory.add(user("else"))
     expected = [user(f"m{number}") for number in range(1, 6)] + [user("else")]
     assert memory.context() == expected
     await memory.close()
 
-    again = await resumed(store)
+    again = await reopen(store)
     assert (again.context(), again.pager.has_earlier) == (expected, False)
     assert [(each.since, each.entries[-1].number) for each in again.transcript.branches] == [(5, 303)]
     await again.record(RewindRecord(303, again.now()))
@@ -157,7 +157,7 @@ async def test_of_long_branches_only_the_end_is_read_until_someone_goes_back_the
     records = [*map(said, range(1, 301)), RewindRecord(10, AT), said(301)]
     await store.import_session(HEADER, records)
 
-    memory = await resumed(store)
+    memory = await reopen(store)
     assert len(memory.transcript.branches[0].entries) < 100
     await memory.record(RewindRecord(300, memory.now()))
 
@@ -171,7 +171,7 @@ async def test_without_a_compaction_the_end_is_there_at_once_and_the_rest_follow
     answers = [MessageRecord(n, AT, Message("assistant", (Text(f"m{n}"),), Usage(1, cost=1.0))) for n in range(1, 301)]
     await store.import_session(HEADER, [TitleRecord("named", AT), *answers])
 
-    memory = await resumed(store)
+    memory = await reopen(store)
     shown = texts(memory.pager.shown())
     memory.set_title("renamed meanwhile")
     first = (len(shown) < 100, memory.title, memory.usage)
@@ -196,7 +196,7 @@ async def test_more_than_any_model_can_read_is_not_read_at_once_and_said(root, m
     store = YamlFileMemoryStore(root)
     await store.import_session(HEADER, [*map(said, range(1, 301))])
 
-    memory = await resumed(store)
+    memory = await reopen(store)
     await memory.add(user("more"))
 
     assert 100 < len(memory.messages()) < 200
@@ -210,7 +210,7 @@ async def test_a_message_added_by_hand_is_named_once_and_for_all(store, path):
     before = path.read_text().replace("---\nmessage: 300\n", by_hand + "---\nmessage: 300\n")
     path.write_text(before)
 
-    memory = await resumed(store)
+    memory = await reopen(store)
     await memory.record(PinRecord(304, memory.now()))
     names = [(each.number, each.message.text) for each in memory.transcript.entries[-7:]]
     await memory.close()
@@ -223,7 +223,7 @@ async def test_a_message_added_by_hand_is_named_once_and_for_all(store, path):
             "message: 299\nrole: user\ntext: copied", "message: 305\nrole: user\ntext: copied"
         )
     )
-    again = await resumed(store)
+    again = await reopen(store)
     assert [(each.number, each.message.text) for each in again.transcript.entries[-7:]] == names
     assert (again.transcript.pins, again.notices) == ({304}, ())
     await again.close()
@@ -235,7 +235,7 @@ async def test_a_message_deleted_by_hand_is_gone_wherever_it_was_meant(store, pa
         text = re.sub(rf"---\nmessage: {number}\n.*?\n\.\.\.\n", "", text, flags=re.DOTALL)
     path.write_text(text)
 
-    memory = await resumed(store)
+    memory = await reopen(store)
 
     assert [entry.number for entry in memory.transcript.sent_entries()] == [210, *range(291, 301), 302]
     assert (memory.next_number, memory.notices) == (303, ())
@@ -243,12 +243,12 @@ async def test_a_message_deleted_by_hand_is_gone_wherever_it_was_meant(store, pa
 
 
 async def test_what_is_only_looked_at_may_be_open_elsewhere_and_stays_as_it_is(store, path):
-    holder = await resumed(YamlFileMemoryStore(path.parents[1]))
+    holder = await reopen(YamlFileMemoryStore(path.parents[1]))
     before = path.read_bytes()
 
     with pytest.raises(SessionInUse):
-        await resumed(store)
-    looker = await resumed(store, read_only=True)
+        await reopen(store)
+    looker = await reopen(store, read_only=True)
     await looker.add(user("not kept"))
     await looker.close()
 
@@ -258,9 +258,9 @@ async def test_what_is_only_looked_at_may_be_open_elsewhere_and_stays_as_it_is(s
 
 
 async def test_a_copy_is_continued_while_the_session_is_open_elsewhere(store, path):
-    holder = await resumed(YamlFileMemoryStore(path.parents[1]))
+    holder = await reopen(YamlFileMemoryStore(path.parents[1]))
 
-    copy = await resumed(store, fork=True)
+    copy = await reopen(store, fork=True)
     await copy.add(user("here"))
     await holder.add(user("there"))
 
@@ -281,8 +281,8 @@ async def test_a_folder_that_was_copied_by_hand_is_chosen_by_its_name(store, pat
     assert (listed[folder.name].id, listed[name].id, listed[name].fork_of) == (HEADER.id, name, HEADER.id)
     assert name in listed[name].title
 
-    original = await resumed(store)
-    again = await resumed(store, name)
+    original = await reopen(store)
+    again = await reopen(store, name)
     assert original.session_id == HEADER.id
     assert again.session_id not in (HEADER.id, name)
     assert again.context() == original.context()
@@ -295,20 +295,20 @@ async def test_a_folder_that_was_copied_by_hand_is_chosen_by_its_name(store, pat
 
 
 async def test_a_fork_at_a_message_ends_with_it(store):
-    memory = await resumed(store)
+    memory = await reopen(store)
     number = memory.transcript.entries[-4].number
     session_id = await memory.fork(number, "other")
     with pytest.raises(SessionNotFound):
         await memory.fork(4000)
     await memory.close()
 
-    copy = await resumed(store, session_id)
+    copy = await reopen(store, session_id)
     assert (copy.transcript.last_number, copy.title, copy.project) == (number, "other", "/p")
     await copy.close()
 
 
 async def test_a_file_that_another_program_changed_gives_no_page_from_the_wrong_place(store, path):
-    memory = await resumed(store)
+    memory = await reopen(store)
     path.write_text(path.read_text().replace("text: m3\n", "text: m3, and longer than it was\n"))
 
     with pytest.raises(SessionDamaged, match="changed by another program"):
@@ -332,7 +332,7 @@ async def test_a_resume_reads_no_more_of_a_long_session_than_it_needs(store, pat
         os, "pread", lambda descriptor, size, place: read.append(len(data := pread(descriptor, size, place))) or data
     )
 
-    memory = await resumed(store, header.id)
+    memory = await reopen(store, header.id)
 
     assert texts(memory.context()[:2]) == [f"m7 {filler}", f"m210 {filler}"]
     assert sum(read) < 2_500_000 < (await store.get_session_stats(header.id)).size

@@ -23,7 +23,7 @@ def git(folder, *arguments):
 
 
 class Machine:
-    """A home with sessions, and a clone of the project somewhere."""
+    """A home with sessions, and a clone of the project."""
 
     def __init__(self, root, remote):
         self.root, self.remote = root, remote
@@ -44,13 +44,13 @@ class Machine:
         await memory.close()
         return memory.session_id
 
-    async def go_on(self, session_id, *messages):
+    async def append(self, session_id, *messages):
         memory = await MemoryManager.resume(self.store, session_id, project=str(self.project))
         for message in messages:
             await memory.add(user(message) if isinstance(message, str) else message)
         await memory.close()
 
-    async def said(self, session_id):
+    async def user_texts(self, session_id):
         return [entry.text for entry in (await self.messages(session_id))]
 
     async def messages(self, session_id):
@@ -76,18 +76,18 @@ async def test_a_session_goes_on_elsewhere_and_comes_back_and_only_new_records_t
     one, two = machines
     calls = (assistant("Look.", ToolCall("c", "read", {})), tool(ToolReply("c", "read", LONG)))
     session = await one.start("first", "second")
-    await one.go_on(session, *calls)
+    await one.append(session, *calls)
     report = one.sync()
     assert (report.sent, report.received) == ((session,), ())
     assert two.sync().received == (session,)
     assert await two.messages(session) == await one.messages(session)
     assert (await two.infos())[session].project == str(two.project / "sub")
-    await two.go_on(session, "from two")
+    await two.append(session, "from two")
     sent = two.sync()
     assert sent.sent == (session,)
     assert sent.bytes_sent < 200 < report.bytes_sent
     assert one.sync().received == (session,)
-    assert (await one.said(session))[-1] == "from two"
+    assert (await one.user_texts(session))[-1] == "from two"
     for machine in machines:
         nothing = machine.sync()
         assert (nothing.sent, nothing.received, nothing.bytes_sent) == ((), (), 0)
@@ -98,16 +98,16 @@ async def test_what_was_said_on_both_machines_becomes_a_fork(machines):
     session = await one.start("first")
     one.sync()
     two.sync()
-    await one.go_on(session, "on one")
-    await two.go_on(session, "on two")
+    await one.append(session, "on one")
+    await two.append(session, "on two")
     one.sync()
     report = two.sync()
     [fork] = report.forks
-    assert await two.said(session) == ["first", "on one"]
-    assert await two.said(fork) == ["first", "on two"]
+    assert await two.user_texts(session) == ["first", "on one"]
+    assert await two.user_texts(fork) == ["first", "on two"]
     assert (await two.infos())[fork].fork_of == session
     assert one.sync().received == (fork,)
-    assert await one.said(fork) == ["first", "on two"]
+    assert await one.user_texts(fork) == ["first", "on two"]
     assert one.sync().sent == two.sync().sent == ()
 
 
@@ -158,8 +158,8 @@ async def test_an_open_session_waits_and_a_deleted_one_does_not_come_back(machin
     kept, gone = await one.start("first"), await one.start("other")
     one.sync()
     two.sync()
-    await one.go_on(kept, "more")
-    await one.go_on(gone, "more")
+    await one.append(kept, "more")
+    await one.append(gone, "more")
     one.sync()
     held = await MemoryManager.resume(two.store, kept, project="")
     await held.pager.loaded()
@@ -168,7 +168,7 @@ async def test_an_open_session_waits_and_a_deleted_one_does_not_come_back(machin
     await held.add(user("meanwhile"))
     await held.close()
     [fork] = two.sync().forks
-    assert await two.said(fork) == ["first", "meanwhile"]
+    assert await two.user_texts(fork) == ["first", "meanwhile"]
     assert set(await two.infos()) == {kept, fork}
 
 
@@ -181,7 +181,7 @@ async def test_an_edited_file_replaces_the_one_that_was_not_changed(machines):
     file.write_text(file.read_text().replace("secind", "second"))
     assert one.sync().sent == (session,)
     assert two.sync().forks == ()
-    assert await two.said(session) == ["first", "second"]
+    assert await two.user_texts(session) == ["first", "second"]
 
 
 async def test_s21_an_encrypted_remote_holds_no_words_and_opens_only_with_the_key(machines, remote):
@@ -202,8 +202,8 @@ async def test_s21_an_encrypted_remote_holds_no_words_and_opens_only_with_the_ke
         two.sync()
     key.write_bytes((one.root / "sessions.key").read_bytes())
     assert two.sync().received == (session,)
-    assert await two.said(session) == ["the heron flies"]
-    # The remote claims to hold nothing sealed: it gets no word.
+    assert await two.user_texts(session) == ["the heron flies"]
+    # The remote contains nothing encrypted: no text may be sent to it.
     git(remote, "update-ref", "-d", "refs/heads/ouro-sessions")
     plain = Machine(one.root.parent / "three", remote)
     await plain.start("x")

@@ -24,7 +24,7 @@ def reply(call_id: str, text: str = "done", name: str = "read") -> ToolReply:
     return ToolReply(call_id, name, text)
 
 
-def interrupted(call_id: str) -> ToolReply:
+def interrupted_reply(call_id: str) -> ToolReply:
     return ToolReply(call_id, "read", INTERRUPTED, failed=True)
 
 
@@ -37,7 +37,7 @@ def test_a_sound_transcript_is_sent_as_it_is():
 def test_a_call_without_its_answer_is_answered_interrupted():
     messages = [user("a"), assistant("b", call("1"), call("2")), tool(reply("2")), user("c")]
 
-    assert make_sendable(messages) == [*messages[:2], tool(interrupted("1"), reply("2")), user("c")]
+    assert make_sendable(messages) == [*messages[:2], tool(interrupted_reply("1"), reply("2")), user("c")]
 
 
 def test_answers_come_in_the_order_asked_and_right_behind_their_calls():
@@ -84,9 +84,9 @@ def test_after_a_crash_the_missing_answers_are_in_the_transcript():
 
     assert answer_open_calls(messages) == [
         *messages[:3],
-        tool(interrupted("2")),
+        tool(interrupted_reply("2")),
         *messages[3:],
-        tool(interrupted("3")),
+        tool(interrupted_reply("3")),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a model is asked for a summary, and which of its answers are used."""
+"""The request for a summary, and which answers are used."""
 
 import json
 
@@ -14,15 +14,15 @@ from ouro.memory.compaction import (
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, assistant, tool, user
 
 
-def asked(messages) -> str:
+def request_text(messages) -> str:
     return "".join(part.text for part in messages[-1].parts)
 
 
 def test_the_focus_and_the_length_are_in_the_request():
-    text = asked([ask_for_summary("the API {of} the parser", 600)])
+    text = request_text([ask_for_summary("the API {of} the parser", 600)])
     assert "The user asks to keep in particular: the API {of} the parser" in text
     assert "At most 600 words." in text
-    assert "in particular" not in asked([ask_for_summary("", 600)])
+    assert "in particular" not in request_text([ask_for_summary("", 600)])
 
 
 def test_a_refusal_two_words_and_nothing_are_no_summary():

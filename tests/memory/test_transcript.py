@@ -1,4 +1,4 @@
-"""The fold of a session's records, made by hand."""
+"""The transcript that results from records."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ from ouro.memory.transcript import Transcript
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
 
 
-def said(number: int, text: str = "") -> MessageRecord:
+def prompt(number: int, text: str = "") -> MessageRecord:
     return MessageRecord(number, "", user(text or f"m{number}"))
 
 
@@ -35,7 +35,7 @@ def compaction(number: int, covers: tuple[int, int], kept: tuple[int, ...] = (),
     return CompactionRecord(number, "", covers, kept, more.pop("summary", f"up to {covers[1]}"), **more)
 
 
-def folded(*records: Record, is_whole: bool = True, kept: tuple[MessageRecord, ...] = ()) -> Transcript:
+def fold(*records: Record, is_whole: bool = True, kept: tuple[MessageRecord, ...] = ()) -> Transcript:
     return Transcript.of(LoadedSession(HEADER, records, kept=kept, place=0 if is_whole else 100))
 
 
@@ -44,14 +44,14 @@ def texts(entries) -> list[str]:
 
 
 def test_messages_stand_in_the_order_of_the_file():
-    transcript = folded(said(1), said(2), said(3))
+    transcript = fold(prompt(1), prompt(2), prompt(3))
 
     assert transcript.entries == tuple(MessageRecord(number, "", user(f"m{number}")) for number in (1, 2, 3))
     assert (transcript.next_number, transcript.last_number, transcript.branches) == (4, 3, ())
 
 
 def test_numbers_are_only_names_a_missing_or_second_one_is_given_a_fresh_one():
-    transcript = folded(said(1), said(3), said(0, "added"), said(3, "copied"), said(2))
+    transcript = fold(prompt(1), prompt(3), prompt(0, "added"), prompt(3, "copied"), prompt(2))
 
     assert texts(transcript.entries) == ["m1", "m3", "added", "copied", "m2"]
     assert [each.number for each in transcript.entries] == [1, 3, 4, 5, 2]
@@ -59,7 +59,7 @@ def test_numbers_are_only_names_a_missing_or_second_one_is_given_a_fresh_one():
 
 
 def test_a_rewind_makes_what_came_after_a_branch_that_can_be_gone_back_to():
-    transcript = folded(said(1), said(2), said(3), RewindRecord(1, ""), said(4))
+    transcript = fold(prompt(1), prompt(2), prompt(3), RewindRecord(1, ""), prompt(4))
 
     assert texts(transcript.entries) == ["m1", "m4"]
     assert transcript.branches == (
@@ -67,21 +67,21 @@ def test_a_rewind_makes_what_came_after_a_branch_that_can_be_gone_back_to():
     )
 
     transcript.take(RewindRecord(3, ""))
-    transcript.take(said(5))
+    transcript.take(prompt(5))
 
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m5"]
     assert [(each.since, texts(each.entries)) for each in transcript.branches] == [(1, ["m4"])]
 
 
 def test_a_rewind_to_the_start_leaves_an_empty_line():
-    transcript = folded(said(1), RewindRecord(0, ""))
+    transcript = fold(prompt(1), RewindRecord(0, ""))
 
     assert (transcript.entries, transcript.last_number, transcript.is_whole) == ((), 0, True)
     assert [(each.since, texts(each.entries)) for each in transcript.branches] == [(0, ["m1"])]
 
 
 def test_where_the_conversation_was_is_remembered_until_something_is_said():
-    transcript = folded(said(1), said(2), said(3), RewindRecord(2, ""), RewindRecord(1, ""))
+    transcript = fold(prompt(1), prompt(2), prompt(3), RewindRecord(2, ""), RewindRecord(1, ""))
     assert transcript.undone == [3, 2]
 
     transcript.take(RewindRecord(2, ""))
@@ -89,12 +89,12 @@ def test_where_the_conversation_was_is_remembered_until_something_is_said():
     transcript.take(RewindRecord(3, ""))
     assert (transcript.undone, texts(transcript.entries)) == ([], ["m1", "m2", "m3"])
     transcript.take(RewindRecord(1, ""))
-    transcript.take(said(4))
+    transcript.take(prompt(4))
     assert transcript.undone == []
 
 
 def test_rewinds_to_one_place_are_shown_once():
-    transcript = folded(said(1), said(2), RewindRecord(1, ""), RewindRecord(2, ""), RewindRecord(1, ""))
+    transcript = fold(prompt(1), prompt(2), RewindRecord(1, ""), RewindRecord(2, ""), RewindRecord(1, ""))
     shown = [item for item in transcript.shown_items() if isinstance(item, RewindRecord)]
     assert shown == [RewindRecord(1, "")]
     transcript.take(RewindRecord(2, ""))
@@ -102,20 +102,20 @@ def test_rewinds_to_one_place_are_shown_once():
 
 
 def test_a_rewind_to_a_message_that_was_taken_out_by_hand_means_the_one_before_it():
-    assert texts(folded(said(1), said(2), said(4), said(5), RewindRecord(3, "")).entries) == ["m1", "m2"]
-    assert texts(folded(said(2), said(3), RewindRecord(1, "")).entries) == []
+    assert texts(fold(prompt(1), prompt(2), prompt(4), prompt(5), RewindRecord(3, "")).entries) == ["m1", "m2"]
+    assert texts(fold(prompt(2), prompt(3), RewindRecord(1, "")).entries) == []
 
 
 @pytest.mark.parametrize("nowhere", [99, -1, 1 << 40])
 def test_a_rewind_to_nowhere_is_left_out_and_said(nowhere):
-    transcript = folded(said(1), said(2), RewindRecord(nowhere, ""), said(3))
+    transcript = fold(prompt(1), prompt(2), RewindRecord(nowhere, ""), prompt(3))
 
     assert texts(transcript.entries) == ["m1", "m2", "m3"]
     assert transcript.notices == [f"A rewind to message {nowhere}, which does not exist, is skipped."]
 
 
 def test_under_a_compaction_are_sent_what_it_keeps_its_summary_and_what_it_does_not_cover():
-    transcript = folded(*map(said, range(1, 8)), compaction(8, (1, 5), (2, 4)), said(9))
+    transcript = fold(*map(prompt, range(1, 8)), compaction(8, (1, 5), (2, 4)), prompt(9))
 
     sent = [*map(user, ("m6", "m7", "m9"))]
     assert transcript.sent() == replace_by_summary([user("m2"), user("m4")], "up to 5", sent)
@@ -124,8 +124,8 @@ def test_under_a_compaction_are_sent_what_it_keeps_its_summary_and_what_it_does_
 
 
 def test_the_last_compaction_is_in_force_until_it_is_rewound_away():
-    transcript = folded(
-        said(1), said(2), compaction(3, (1, 1)), said(4), compaction(5, (1, 3)), said(6), RewindRecord(4, "")
+    transcript = fold(
+        prompt(1), prompt(2), compaction(3, (1, 1)), prompt(4), compaction(5, (1, 3)), prompt(6), RewindRecord(4, "")
     )
     assert transcript.compaction == compaction(3, (1, 1))
     assert texts(transcript.sent_entries()) == ["m2", "m4"]
@@ -140,8 +140,8 @@ def test_the_last_compaction_is_in_force_until_it_is_rewound_away():
 
 def test_a_compaction_without_a_summary_only_leaves_outputs_out():
     reply = ToolReply("c1", "shell", "x" * 500)
-    transcript = folded(
-        said(1),
+    transcript = fold(
+        prompt(1),
         MessageRecord(2, "", assistant("", ToolCall("c1", "shell", {}))),
         MessageRecord(3, "", tool(reply)),
         compaction(4, (0, 0), summary="", dropped=("c1",)),
@@ -154,7 +154,7 @@ def test_a_compaction_without_a_summary_only_leaves_outputs_out():
 
 
 def test_what_was_written_by_hand_into_the_covered_part_is_covered_too():
-    transcript = folded(said(1), said(0, "by hand"), said(2), compaction(3, (1, 2), (1,)), said(4))
+    transcript = fold(prompt(1), prompt(0, "by hand"), prompt(2), compaction(3, (1, 2), (1,)), prompt(4))
 
     assert texts(transcript.sent_entries()) == ["m1", "m4"]
 
@@ -164,8 +164,8 @@ def test_all_that_was_spent_counts_on_branches_and_in_the_background():
         return Usage(10, 0, 0, 1, dollars)
 
     answer = MessageRecord(2, "", Message("assistant", (Text("x"),), cost(0.5)))
-    transcript = folded(
-        said(1),
+    transcript = fold(
+        prompt(1),
         answer,
         RewindRecord(1, ""),
         CostRecord("title", "", "a/b", cost(0.25)),
@@ -180,8 +180,8 @@ def test_all_that_was_spent_counts_on_branches_and_in_the_background():
 
 
 def test_titles_models_pins_captures_summaries_and_receipts_are_folded():
-    transcript = folded(
-        said(1),
+    transcript = fold(
+        prompt(1),
         TitleRecord("one", ""),
         TitleRecord("two", ""),
         ModelRecord("a/b", ""),
@@ -205,7 +205,7 @@ def test_a_checkpoint_tells_of_what_stands_before_it():
     check = compaction(
         41, (1, 40), (7,), spent=Usage(input=900, cost=2.0), title="named", pins=(7,), chosen="c/d", captured=33
     )
-    transcript = folded(check, said(42), is_whole=False, kept=(said(7),))
+    transcript = fold(check, prompt(42), is_whole=False, kept=(prompt(7),))
 
     assert (transcript.usage, transcript.title, transcript.pins) == (Usage(input=900, cost=2.0), "named", {7})
     assert (transcript.model, transcript.captured, transcript.next_number) == ("c/d", 33, 43)
@@ -214,11 +214,11 @@ def test_a_checkpoint_tells_of_what_stands_before_it():
 
 
 def test_older_records_are_put_before_the_others_and_can_be_gone_back_to():
-    transcript = folded(compaction(5, (1, 4)), said(6), is_whole=False)
+    transcript = fold(compaction(5, (1, 4)), prompt(6), is_whole=False)
 
-    assert texts(transcript.prepend((said(3), said(4)), is_whole=False)) == ["m3", "m4"]
+    assert texts(transcript.prepend((prompt(3), prompt(4)), is_whole=False)) == ["m3", "m4"]
     assert not transcript.is_whole
-    transcript.prepend((said(1), said(2)), is_whole=True)
+    transcript.prepend((prompt(1), prompt(2)), is_whole=True)
 
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m6"]
     assert (transcript.is_whole, transcript.before(3), transcript.before(1)) == (True, 2, 0)
@@ -229,10 +229,10 @@ def test_older_records_are_put_before_the_others_and_can_be_gone_back_to():
 
 
 def test_after_going_back_to_the_start_older_records_are_off_the_line():
-    transcript = folded(said(5), said(6), is_whole=False)
+    transcript = fold(prompt(5), prompt(6), is_whole=False)
     transcript.take(RewindRecord(0, ""))
-    transcript.take(said(7))
-    transcript.prepend((said(4),), is_whole=True)
+    transcript.take(prompt(7))
+    transcript.prepend((prompt(4),), is_whole=True)
 
     assert (texts(transcript.entries), transcript.is_whole) == (["m7"], True)
     transcript.take(RewindRecord(6, ""))
@@ -242,13 +242,13 @@ def test_after_going_back_to_the_start_older_records_are_off_the_line():
 @pytest.mark.parametrize(
     ("transcript", "is_complete"),
     [
-        (folded(said(9), is_whole=False), False),
-        (folded(said(9), compaction(10, (1, 7)), is_whole=False), False),
-        (folded(said(8), compaction(9, (1, 8)), is_whole=False), True),
-        (folded(said(7), said(8), compaction(9, (1, 7)), is_whole=False), True),
-        (folded(compaction(9, (1, 8), (3,)), is_whole=False), False),
-        (folded(compaction(9, (1, 8), (3,)), is_whole=False, kept=(said(3),)), True),
-        (folded(said(1)), True),
+        (fold(prompt(9), is_whole=False), False),
+        (fold(prompt(9), compaction(10, (1, 7)), is_whole=False), False),
+        (fold(prompt(8), compaction(9, (1, 8)), is_whole=False), True),
+        (fold(prompt(7), prompt(8), compaction(9, (1, 7)), is_whole=False), True),
+        (fold(compaction(9, (1, 8), (3,)), is_whole=False), False),
+        (fold(compaction(9, (1, 8), (3,)), is_whole=False, kept=(prompt(3),)), True),
+        (fold(prompt(1)), True),
     ],
 )
 def test_whether_all_that_is_sent_is_loaded_can_be_told(transcript, is_complete):
@@ -257,17 +257,17 @@ def test_whether_all_that_is_sent_is_loaded_can_be_told(transcript, is_complete)
 
 def test_a_call_that_was_never_answered_is_answered_for_who_reads_it():
     asked = MessageRecord(1, "", assistant("", ToolCall("c", "shell", {})))
-    transcript = folded(asked, said(2), compaction(3, (0, 0), summary=""))
+    transcript = fold(asked, prompt(2), compaction(3, (0, 0), summary=""))
     transcript.answer_open_calls()
 
     answer = Message("tool", (ToolReply("c", "shell", INTERRUPTED, failed=True),))
     assert [each.message for each in transcript.entries] == [asked.message, answer, user("m2")]
-    transcript.take(said(4))
+    transcript.take(prompt(4))
     assert (transcript.last_number, transcript.before(2)) == (4, 1)
 
 
 RECORDS = st.one_of(
-    st.builds(said, st.integers(-1, 12)),
+    st.builds(prompt, st.integers(-1, 12)),
     st.builds(
         lambda number, call: MessageRecord(number, "", assistant("x", ToolCall(call, "shell", {}))),
         st.integers(0, 12),
@@ -293,7 +293,7 @@ RECORDS = st.one_of(
 
 @given(st.lists(RECORDS, max_size=25), st.booleans())
 def test_whatever_was_written_the_transcript_is_sendable_and_numbers_are_names(records, is_whole):
-    transcript = folded(*records, is_whole=is_whole)
+    transcript = fold(*records, is_whole=is_whole)
     transcript.answer_open_calls()
     sent = make_sendable(transcript.sent())
 

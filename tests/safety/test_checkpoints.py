@@ -191,7 +191,7 @@ class TestWhatTheUserChangedSince:
 
 
 def test_who_may_read_a_file_stays_as_it_is(kept, root):
-    """An undo made a file with keys readable for all."""
+    """In an earlier version undo made a file with keys readable for everyone."""
     keys, tool, shared = root / "keys.txt", root / "tool.sh", root / "shared.txt"
     for path, mode in ((keys, 0o600), (tool, 0o700), (shared, 0o664)):
         path.write_text("one\n")
@@ -335,7 +335,7 @@ def test_a_killed_git_leaves_a_lock_that_the_next_checkpoint_drops(kept, root):
 
 
 def test_a_git_that_outlives_its_ouro_keeps_the_lock(kept, root, tmp_path):
-    """It has the index open: another ouro would take its lock for one that was left behind."""
+    """That git still has the index open: without the lock another ouro would remove its lock file as a stale one."""
     tools, started, go = (tmp_path / name for name in ("tools", "started", "go"))
     tools.mkdir()
     waits = f'case "$*" in *update-index*) touch {started}; until [ -e {go} ]; do sleep 0.05; done;; esac'
@@ -358,7 +358,7 @@ def test_a_git_that_outlives_its_ouro_keeps_the_lock(kept, root, tmp_path):
 
 
 def test_a_commit_of_another_day_is_made_anew(kept, root, monkeypatch):
-    """Old ones are deleted by the date of their commit: a turn of today must not stand on an old one."""
+    """Cleaning deletes old commits by date: a turn of today must not depend on one."""
     first = kept.take(1, "before")
     later = time.time() + 90_000
     monkeypatch.setattr(checkpoints.time, "time", lambda: later)
@@ -378,7 +378,7 @@ def test_a_folder_without_files(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_left_out_and_the_rest_is_kept(kept, root, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "a.py")  # root can read all
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "a.py")  # root can read every file
     turn(kept, 1, lambda: (root / "sub/b.py").write_text("changed\n"))
     assert kept.skipped == {"a.py"}
     kept.undo(kept.turns())

@@ -1,4 +1,4 @@
-"""What child processes see of the environment."""
+"""The environment of child processes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The hosts that confined commands may reach: real commands in bubblewrap, a real proxy, a server on loopback."""
+"""Hosts that confined commands can reach: real commands in bubblewrap, a real proxy, a server on loopback."""
 
 import http.server
 import socket
@@ -142,7 +142,7 @@ def test_a_confined_command_reaches_the_hosts_of_the_settings_and_no_other(confi
 
 
 def test_a_server_of_this_machine_that_is_named_is_at_its_port_inside(confinement, port):
-    """Also for programs that know no proxy, such as those of a database."""
+    """For programs that support no proxy, such as those of a database."""
     fetch = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /raw HTTP/1.0\\r\\nHost: h\\r\\n\\r\\n' >&3; cat <&3"
     assert run(confinement, "bash", "-c", fetch).stdout.endswith("h/raw None")
     other = run(confinement, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port - 1}")

@@ -1,4 +1,4 @@
-"""What was answered with "always"."""
+"""Rules that were added with the answer "always"."""
 
 import stat
 import threading

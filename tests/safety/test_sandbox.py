@@ -1,4 +1,4 @@
-"""What runs confined, what is asked because of it, and what model and user are told."""
+"""Confined commands, the questions about them, and the messages to the model and the user."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def root(repository) -> Path:
     return repository
 
 
-def decided(root: Path, line: str, mode="auto", *, confined=True, outside=False, allow=()):
+def decide(root: Path, line: str, mode="auto", *, confined=True, outside=False, allow=()):
     permissions = Permissions(Workspace(root, confines=lambda: confined), mode, allow=allow)
     return permissions.decide("shell", Effect.RUN, [line], outside=outside)
 
@@ -44,28 +44,28 @@ class TestWhatRunsWithWhichLimits:
         ],
     )
     def test_unasked(self, root, mode, line, limits):
-        assert decided(root, line, mode) == Allow(limits)
+        assert decide(root, line, mode) == Allow(limits)
 
     @pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
     def test_what_a_rule_of_the_user_allows_has_all_rights(self, root, mode):
-        assert decided(root, "make test", mode, allow=["shell(make *)"]) == Allow("off")
-        assert decided(root, "make test", mode, allow=["shell"]) == Allow("off")
+        assert decide(root, "make test", mode, allow=["shell(make *)"]) == Allow("off")
+        assert decide(root, "make test", mode, allow=["shell"]) == Allow("off")
 
     def test_auto_without_a_sandbox_asks_as_edit_does_and_says_why(self, root):
-        decision = decided(root, "make test", confined=False)
+        decision = decide(root, "make test", confined=False)
         assert isinstance(decision, Ask)
         assert "no sandbox works here" in decision.reason
         assert decision.rule == "shell(make test *)"
-        assert isinstance(decided(root, "echo $(make)", confined=False), Ask)
-        assert decided(root, "ls", confined=False) == Allow("workspace")
+        assert isinstance(decide(root, "echo $(make)", confined=False), Ask)
+        assert decide(root, "ls", confined=False) == Allow("workspace")
 
     def test_outside_is_asked_whatever_the_line_is_unless_a_rule_allows_it(self, root):
         for line in ("ls", "make test", "echo $(date)"):
-            decision = decided(root, line, outside=True)
+            decision = decide(root, line, outside=True)
             assert isinstance(decision, Ask)
             assert "outside of the sandbox" in decision.reason
-        assert decided(root, "make test", outside=True, allow=["shell(make *)"]) == Allow("off")
-        assert isinstance(decided(root, "make test", "plan", outside=True), Deny)
+        assert decide(root, "make test", outside=True, allow=["shell(make *)"]) == Allow("off")
+        assert isinstance(decide(root, "make test", "plan", outside=True), Deny)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ class TestConfinement:
         confinement = Confinement(root, home / ".ouro" / "sandbox", memory=[mine, shared])
         if not confinement.is_on:
             pytest.skip("no sandbox works here")
-        for exists in (False, True):  # what does not exist cannot be mounted read-only
+        for exists in (False, True):  # only an existing folder can be mounted read-only
             for limits in ("workspace", "read", "memory", "off"):
                 line = f"mkdir -p {shared}; echo x > {shared}/a.md; echo x > {mine}/a.md"
                 done = subprocess.run(confinement.wrap(["bash", "-c", line], limits, "c1"), cwd=root)

@@ -1,4 +1,4 @@
-"""may_match is true for everything that a rule of the scanner matches."""
+"""may_match returns True for every text that a rule of the scanner matches."""
 
 import base64
 import random
@@ -22,8 +22,8 @@ CATEGORIES = {
 }  # fmt: skip
 
 
-def parsed(pattern):
-    """The tree of a pattern of the scanner, which is written in Rust's syntax."""
+def parse_pattern(pattern):
+    """The syntax tree of a scanner pattern, which is in Rust's syntax."""
     pattern = re.sub(r"\[:(\w+):\]", lambda name: POSIX[name[1]], pattern.replace(r"\z", r"\Z"))
     pattern = re.sub(r"\(\?P?<(\w+)>", "(", pattern)
     with warnings.catch_warnings():
@@ -32,7 +32,7 @@ def parsed(pattern):
 
 
 class Writer:
-    """Writes texts that match a pattern: each choice is drawn."""
+    """Writes random texts that match a pattern."""
 
     def __init__(self, seed):
         self.draw = random.Random(seed)
@@ -83,11 +83,11 @@ class Writer:
 
 
 def test_what_a_rule_matches_is_left_to_the_scanner():
-    assert version("kingfisher-secret-scanner") == secrets.RULES_VERSION  # else each text waits
+    assert version("kingfisher-secret-scanner") == secrets.RULES_VERSION  # otherwise every text waits
     rules = Rules()
     writer, missed = Writer(7), []
     for rule in rules.metadata():
-        tree = parsed(rules.detail(rule["id"])["pattern"])
+        tree = parse_pattern(rules.detail(rule["id"])["pattern"])
         texts = [writer.text(tree) for _ in range(PER_RULE)]
         missed += [(rule["id"], text) for text in texts if not may_match(f"so {text} it is")]
     assert missed == []
@@ -127,7 +127,7 @@ def test_a_text_waits_for_the_scanner_only_where_it_may_find_something():
         asked = 0
 
         def prepare(self):
-            """Never built."""
+            """Do nothing."""
 
         def find(self, data, until):
             self.asked += 1

@@ -25,7 +25,7 @@ def mask():
 
 @pytest.fixture
 def no_scanner(monkeypatch) -> SecretScanner:
-    """As it is where the package is missing."""
+    """A scanner on a machine without the scanner package."""
     monkeypatch.setitem(sys.modules, "kingfisher_sdk", None)
     scanner = SecretScanner()
     assert scanner.find(b"AKIAQYLPMN5HFIQR7BBB", until=time.monotonic() + 60) == []
@@ -143,7 +143,7 @@ def test_a_mask_says_which_kind_of_secret_a_text_holds():
 
 def test_every_mask_of_a_process_has_the_same_scanner(mask, monkeypatch):
     mask("the scanner is waited for: 0123456789abcdefgh")
-    monkeypatch.setitem(sys.modules, "kingfisher_sdk", None)  # another one could not be built
+    monkeypatch.setitem(sys.modules, "kingfisher_sdk", None)  # another scanner could not be created
 
     masked = SecretMask(patience=300).mask("dor_v1_" + "e2c3001c9e893547" * 4)
 
@@ -168,7 +168,7 @@ def test_rules_are_compiled_once_and_in_a_process_that_may_outlive_ouro(tmp_path
         scanner.prepare()
         while not list(tmp_path.iterdir()):
             time.sleep(0.001)
-        assert not scanner.is_ready  # it is loaded for a text in which it may find something
+        assert not scanner.is_ready  # it is loaded for the first text that may contain a secret
     assert started == [("", True)]
 
 

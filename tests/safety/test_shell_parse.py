@@ -1,4 +1,4 @@
-"""A shell line taken apart."""
+"""Parsing of shell lines."""
 
 import pytest
 from hypothesis import given, settings

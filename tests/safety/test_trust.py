@@ -12,7 +12,7 @@ from ouro.utils.runtime import get_trust_path
 
 @pytest.fixture
 def folder(repository) -> Path:
-    """A repository that gives orders at its root and in a folder of it."""
+    """A repository with instructions at its root and in a subfolder."""
     (repository / "AGENTS.md").write_text("be brief\n")
     (repository / "pkg" / "inner").mkdir(parents=True)
     (repository / "pkg" / "CLAUDE.md").write_text("use tabs\n")

@@ -1,4 +1,4 @@
-"""What the file tools may open."""
+"""Which files the file tools may open."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def store(home) -> YamlFileMemoryStore:
 
 
 def spend(store, number: int, cost: float | None, at: str = "", model: str = "a/one", purpose: str = "") -> str:
-    """A session in which one call was made."""
+    """A stored session with one model call."""
     at = at or timestamp()
     session_id = f"0000000{number}-7e1b-4d0a-9a55-3b8f0c1d2e4f"
     used = Usage(100, 40, 0, 10, cost)
@@ -115,7 +115,7 @@ async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, 
         await purse.check(0)
     assert str(stopped.value).startswith(told)
     with pytest.raises(LimitReached):
-        purse.refuse()  # in the background, too
+        purse.refuse()  # in the background too
 
 
 async def test_yesterday_and_unknown_prices_count_for_nothing(store):

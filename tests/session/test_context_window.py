@@ -1,4 +1,4 @@
-"""What fills the model's window, as a session tells it, and how the user makes room."""
+"""What fills the model's context window, and how the user frees space."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SUMMARY = "## Goal\nMend the greeting."
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch):
-    """Nothing but the conversation asks the model."""
+def no_background_calls(monkeypatch):
+    """There are no background requests to the model."""
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
 

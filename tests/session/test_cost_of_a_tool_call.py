@@ -1,4 +1,4 @@
-"""What a tool call costs and that a long session makes it no dearer, in counts that do not depend on the machine."""
+"""The cost of a tool call, which must not grow in a long session, in counts that do not depend on the machine."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _profile(frame, event, _argument):
 
 
 class CountingModel(ScriptedModel):
-    """Formats each request as for OpenAI, and notes what was counted since the one before."""
+    """Formats each request as for OpenAI, and records the counts since the previous request."""
 
     def __init__(self, script):
         super().__init__(script)
         self.windows = []
         self.blocks = []
-        """Blocks of memory that Python holds, at each request."""
+        """Blocks of memory that Python has allocated, at each request."""
         self._format = OpenAIFormat(self.spec)
         format_one = self._format._message
 
@@ -71,9 +71,9 @@ class CountingModel(ScriptedModel):
 
 @pytest.fixture
 async def model(repository):
-    """A model that was asked once before each of the tool calls, once behind them, and once in a second turn."""
+    """A model with one request for each tool call, one after them, and one in a second turn."""
     global _is_counting
-    sys.addaudithook(_audit)  # cannot be removed
+    sys.addaudithook(_audit)  # a hook cannot be removed
     model = CountingModel([*(call("shell", command=f"true {number}") for number in range(CALLS)), "Done.", "Yes."])
     threading.setprofile(_profile)
     session = await opener(Options(repository, ready_model=model, mode="auto"))(OpenRequest())
@@ -94,11 +94,11 @@ async def model(repository):
 
 LIMITS = {"files opened": 13, "folders listed": 1, "processes": 1, "messages formatted": 5, "bytes formatted": 700,
           "functions called": 1_250, "functions called in threads": 950}  # fmt: skip
-"""Ten files, no folder, one process, four messages of 488 bytes, 995 and 845 functions today."""
+"""Currently ten files, no folder, one process, four messages of 488 bytes, 995 and 845 functions."""
 TURN = {"files opened": 80, "folders listed": 12, "processes": 9, "bytes formatted": 1_500, "functions called": 1_500}
-"""From the last answer to the request of the next turn, with what is done behind a turn: 50, 6, 5, 400 and 1,006."""
+"""From the last answer to the request of the next turn, with the work after a turn: 50, 6, 5, 400 and 1,006 now."""
 BLOCKS = 300
-"""Of memory that Python keeps of a call and its two messages: 200 today."""
+"""Blocks of memory that Python keeps for a call and its two messages: 200 now."""
 
 
 async def test_a_tool_call_costs_what_it_did_and_the_last_no_more_than_the_first(model):
@@ -107,7 +107,7 @@ async def test_a_tool_call_costs_what_it_did_and_the_last_no_more_than_the_first
         {name: median(window[name] for window in part) for name in LIMITS} for part in (windows[5:15], windows[30:])
     )
     assert {name: count for name, count in late.items() if count > LIMITS[name]} == {}
-    # Fifty messages more: less than one call of a function for each of them.
+    # Fifty messages later: less than one function call more for each message.
     for name in ("functions called", "functions called in threads"):
         assert late[name] - early[name] < 40, name
     assert {name: count for name, count in model.windows[-1].items() if count > TURN.get(name, count)} == {}
@@ -132,12 +132,12 @@ async def run(calls):
 asyncio.run(run(int(sys.argv[1])))
 """
 SYSTEM_CALLS = "%%stat,mkdir,epoll_wait,sendto,clone3,clone,vfork"
-"""Looks at files, turns of the loop, hops to threads, processes; reads of /proc depend on what else runs."""
+"""Calls of stat, event loop turns, switches to threads, processes; reads of /proc depend on other processes."""
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 def test_system_calls_of_a_tool_call(repository, home, tmp_path):
-    """142 of the main thread today, in a folder that is less deep; 517 before."""
+    """142 calls of the main thread now, in a folder with a shorter path; 517 in an earlier version."""
     totals = []
     for calls in (2, 12):
         trace = ["strace", "-c", "-U", "calls", "-o", tmp_path / "out", "-e", f"trace={SYSTEM_CALLS}"]

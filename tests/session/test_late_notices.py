@@ -1,4 +1,4 @@
-"""What is found while the rest of a session is read, behind the screen: told when it comes, once."""
+"""Notices about records that are read in the background after the screen is shown: reported when found, once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "scripted",
 
 @pytest.fixture
 def path(home, monkeypatch):
-    """A session of which a screen reads the end first; a user's editor has ruined its third message."""
+    """A session whose end the screen reads first; its third message was damaged in an editor."""
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
     monkeypatch.setattr(session_reader, "MAX_SHOWN", 3000)
@@ -42,13 +42,13 @@ async def opened(repository):
     return await open_session(Options(repository, ready_model=model), OpenRequest(HEADER.id, trust="yes"))
 
 
-async def told(session):
+async def read_notices(session):
     return [event async for event in session.events() if isinstance(event, Notice)]
 
 
 async def test_a_damaged_record_far_above_is_told_once_it_is_read(path, repository):
     session = await opened(repository)
-    reading = asyncio.create_task(told(session))
+    reading = asyncio.create_task(read_notices(session))
     begun_with = [each for each in session.notices if "cannot be read" in each]
     await session.resumed.card()
     assert [event async for event in session.send("hi")]
@@ -68,7 +68,7 @@ async def test_that_the_rest_cannot_be_read_is_told(path, repository, monkeypatc
 
     monkeypatch.setattr(YamlFileMemoryStore, "load_session", fails_for_the_rest)
     session = await opened(repository)
-    reading = asyncio.create_task(told(session))
+    reading = asyncio.create_task(read_notices(session))
     await asyncio.gather(session.resumed.card(), session.transcript.pager.loaded())
     await session.close()
     assert [each.text.partition(":")[0] for each in await reading] == ["Earlier messages could not be read"]

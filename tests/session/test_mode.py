@@ -1,4 +1,4 @@
-"""A resumed session is in the mode that it was left in; the command line wins."""
+"""A resumed session has the mode that it had at its end, unless the command line sets another one."""
 
 import pytest
 
@@ -23,7 +23,7 @@ async def say(session, text):
     return [event async for event in session.send(text)]
 
 
-async def left_in(repository, change, **options):
+async def leave_in_mode(repository, change, **options):
     session = await opened(repository, "One.", "Two.", **options)
     if change:
         session.set_mode(change)
@@ -33,7 +33,7 @@ async def left_in(repository, change, **options):
 
 
 async def test_the_mode_is_restored_and_the_card_says_so(repository):
-    await left_in(repository, "plan")
+    await leave_in_mode(repository, "plan")
     again = await opened(repository, resume="latest")
     card = await again.resumed.card()
     assert again.status().mode == "plan"
@@ -44,7 +44,7 @@ async def test_the_mode_is_restored_and_the_card_says_so(repository):
 
 @pytest.mark.parametrize(("left", "project", "restored"), [("auto", "ask", "ask"), ("plan", "ask", "plan")])
 async def test_a_restored_mode_is_not_wider_than_that_of_the_project(repository, left, project, restored):
-    await left_in(repository, left)
+    await leave_in_mode(repository, left)
     (repository / ".ouro").mkdir(exist_ok=True)
     (repository / ".ouro" / "config.yaml").write_text(f"permissions:\n  mode: {project}\n")
     again = await opened(repository, resume="latest")
@@ -53,7 +53,7 @@ async def test_a_restored_mode_is_not_wider_than_that_of_the_project(repository,
 
 
 async def test_the_mode_of_the_command_line_is_saved_too_and_wins_on_resume(repository):
-    await left_in(repository, "", mode="plan")
+    await leave_in_mode(repository, "", mode="plan")
     again = await opened(repository, "Three.", resume="latest", mode="edit")
     assert again.status().mode == "edit"
     await say(again, "b")
@@ -77,7 +77,7 @@ async def test_the_mode_survives_a_compaction_and_a_change_back(repository):
 
 
 async def test_a_session_without_a_saved_mode_opens_in_that_of_the_settings(repository, monkeypatch):
-    session = await left_in(repository, "")
+    session = await leave_in_mode(repository, "")
     text = next((session.transcript.outputs.parent).glob("session.yaml")).read_text()
     assert "\nmode:" not in text
     monkeypatch.setenv("OURO_PERMISSIONS_MODE", "edit")
@@ -88,7 +88,7 @@ async def test_a_session_without_a_saved_mode_opens_in_that_of_the_settings(repo
 
 
 async def test_a_mode_that_does_not_exist_is_ignored(repository):
-    session = await left_in(repository, "plan")
+    session = await leave_in_mode(repository, "plan")
     path = next((session.transcript.outputs.parent).glob("session.yaml"))
     path.write_text(path.read_text().replace("mode: plan", "mode: everything"))
     again = await opened(repository, resume="latest")

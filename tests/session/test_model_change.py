@@ -1,4 +1,4 @@
-"""Another model in the middle of a session: whose figures count, how large its window is, who is asked then."""
+"""Another model in the middle of a session: whose token counts are used, the size of its window, who is called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOLD = 30_000
 
 @pytest.fixture(autouse=True)
 def models(home, model_server, monkeypatch):
-    """Two models of two wires, with windows of their own; nothing else asks them."""
+    """Two models on two wires, each with its own window; there are no background requests."""
     folder = home / ".ouro"
     folder.mkdir(mode=0o700)
     first = f"{{api_base: '{model_server.url}/v1', api_key: sk-test-1, window: 40000}}"

@@ -1,4 +1,4 @@
-"""A project that was moved, renamed or removed: its sessions are found by id, and by no other project's `latest`."""
+"""A project that was moved, renamed or removed: its sessions are found by id, never by another project's `latest`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ouro.session import OpenRequest
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch):
+def no_background_calls(monkeypatch):
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
 
 
 @pytest.fixture
 def places(tmp_path):
-    """A folder with two projects in it, each a repository."""
+    """A folder with two projects, each a repository."""
     for folder in (tmp_path / "old", tmp_path / "other"):
         folder.mkdir()
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
@@ -33,7 +33,7 @@ async def opened(folder, resume="", **request):
     return await open_session(Options(folder, ready_model=model), OpenRequest(resume, trust="yes", **request))
 
 
-async def said_in(folder, text):
+async def create_session_in(folder, text):
     session = await opened(folder)
     assert [event async for event in session.send(text)]
     await session.close()
@@ -41,7 +41,7 @@ async def said_in(folder, text):
 
 
 async def test_a_session_is_found_by_id_in_the_folder_that_the_project_was_moved_to_and_that_is_said(places):
-    was = await said_in(places / "old", "mend the import")
+    was = await create_session_in(places / "old", "mend the import")
     new = places / "new"
     (places / "old").rename(new)
 
@@ -63,13 +63,13 @@ async def test_a_session_is_found_by_id_in_the_folder_that_the_project_was_moved
 
 
 async def test_latest_takes_no_session_of_a_folder_that_is_gone_or_of_another_project(places):
-    was = await said_in(places / "old", "mend the import")
+    was = await create_session_in(places / "old", "mend the import")
     with pytest.raises(SessionNotFound):
         await opened(places / "other", "latest")
     shutil.rmtree(places / "old")
     with pytest.raises(SessionNotFound):
         await opened(places / "other", "latest")
-    own = await said_in(places / "other", "another thing")
+    own = await create_session_in(places / "other", "another thing")
     session = await opened(places / "other", "latest")
     assert session.id == own
     assert (await session.session_catalog.find("mend the import")).id == was
@@ -78,7 +78,7 @@ async def test_latest_takes_no_session_of_a_folder_that_is_gone_or_of_another_pr
 
 
 async def test_a_session_that_is_open_in_one_folder_is_not_written_from_another(places):
-    was = await said_in(places / "old", "mend the import")
+    was = await create_session_in(places / "old", "mend the import")
     holder = await opened(places / "old", was)
     with pytest.raises(SessionInUse):
         await opened(places / "other", was)

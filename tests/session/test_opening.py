@@ -1,4 +1,4 @@
-"""What opening a session asks of the user is asked in one place, whichever front end asks it."""
+"""The questions before a session opens are asked in one place, for every front end."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class Dialog:
 
 
 def opens_after(*errors):
-    """An opener that raises these errors, then opens; `requests` keeps what was asked for."""
+    """An opener that raises these errors, then opens; `requests` records its calls."""
     left, requests = list(errors), []
 
     async def open_session(request):

@@ -1,4 +1,4 @@
-"""The agent's plan after a resume: from behind what the screen reads first, and from behind a compaction."""
+"""The agent's plan after a resume: from messages that are read later, and from before a compaction."""
 
 import pytest
 
@@ -23,7 +23,7 @@ async def opened(repository, *script, resume=""):
 
 
 async def planned(repository):
-    """A session whose agent has made that plan."""
+    """A session whose agent has made the plan PLAN."""
     todos = [{"text": each.text, "state": each.state} for each in PLAN]
     session = await opened(repository, call("todo", todos=todos), "Planned.", *["So it is."] * 3, "## Goal\nMend it.")
     assert [event async for event in session.send("Plan it.")]
@@ -38,7 +38,7 @@ async def test_an_older_plan_is_told_when_it_is_read_behind_the_screen(repositor
     await session.close()
     again = await opened(repository, resume="latest")
     events = again.events()
-    if again.todos != PLAN:  # else all was read before it was looked at
+    if again.todos != PLAN:  # otherwise everything was already read
         assert await anext(event async for event in events if isinstance(event, TodosChanged)) == TodosChanged(PLAN)
     assert (await again.resumed.card()).todos == PLAN[1:]
     assert again.todos == PLAN

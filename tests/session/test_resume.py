@@ -1,4 +1,4 @@
-"""A session that is resumed: what it says before the first call, and how to continue."""
+"""A resumed session: what it shows before the first model call, and the ways to continue."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ async def opened(repository, *script, resume="", name="anthropic/claude-test", *
     return await open_session(Options(repository, ready_model=model, mode="auto"), asked), model
 
 
-async def said_before(repository, *turns, answer="So it is."):
-    """A session in which this was said, closed."""
+async def closed_session(repository, *turns, answer="So it is."):
+    """A closed session with these messages."""
     answers = [ScriptedReply(answer, usage=Usage(input=6_000 * number)) for number in range(1, len(turns) + 1)]
     session, _ = await opened(repository, *answers)
     for text in turns:
@@ -55,7 +55,7 @@ async def card_of(repository, **options):
 
 
 def git(repository, *arguments, minutes=1):
-    """git, so much later: it counts in seconds, and this test takes less."""
+    """Run git some minutes in the future: git dates have whole seconds, and the test takes less than one."""
     environment = {**os.environ, "GIT_COMMITTER_DATE": f"{int(time.time()) + 60 * minutes} +0000"}
     subprocess.run(["git", *arguments], cwd=repository, check=True, env=environment)
 
@@ -72,7 +72,7 @@ async def test_a_new_session_has_nothing_to_say(repository):
 
 
 async def test_the_card_tells_size_price_and_the_cache(repository):
-    session_id = await said_before(repository, LONG, LONG)
+    session_id = await closed_session(repository, LONG, LONG)
     card = await card_of(repository)
     assert (card.info.id, card.info.messages, card.info.size > 40_000) == (session_id, 4, True)
     assert card.cache == "warm"
@@ -82,7 +82,7 @@ async def test_the_card_tells_size_price_and_the_cache(repository):
 
 
 async def test_another_model_has_nothing_in_its_cache_and_of_others_one_can_only_guess(repository):
-    await said_before(repository, "hello")
+    await closed_session(repository, "hello")
     assert (await card_of(repository, name="anthropic/claude-other")).cache == "cold"
     session, _ = await opened(repository, "Yes.", name="openai/test")
     assert [event async for event in session.send("hello")]
@@ -91,13 +91,13 @@ async def test_another_model_has_nothing_in_its_cache_and_of_others_one_can_only
 
 
 async def test_a_short_session_is_no_question(repository):
-    await said_before(repository, "hello")
+    await closed_session(repository, "hello")
     card = await card_of(repository)
     assert (card.is_long, card.tail) == (False, None)
 
 
 async def test_the_card_tells_what_the_repository_has_done_since(repository):
-    await said_before(repository, "hello")
+    await closed_session(repository, "hello")
     commit(repository, "second")
     commit(repository, "third")
     git(repository, "checkout", "-qb", "elsewhere")
@@ -109,7 +109,7 @@ async def test_the_card_tells_what_the_repository_has_done_since(repository):
 
 async def test_commits_from_before_are_not_counted(repository):
     commit(repository, "before", minutes=-1)
-    await said_before(repository, "hello")
+    await closed_session(repository, "hello")
     news = (await card_of(repository)).repository
     assert (news.commits, news.branch_then) == (0, "main")
 
@@ -119,7 +119,7 @@ def test_outside_a_repository_there_is_no_news(tmp_path):
 
 
 async def test_the_card_tells_what_memory_has_learned_since(repository):
-    await said_before(repository, "hello")
+    await closed_session(repository, "hello")
     assert (await card_of(repository)).memory.changes == {}
     other, _ = await opened(repository)
     await write_as_user(
@@ -161,7 +161,7 @@ async def test_a_session_continues_with_memory_as_it_was(repository, fork):
 
 
 async def test_the_tail_is_what_is_sent_and_the_rest_stays_in_the_session(repository):
-    await said_before(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
+    await closed_session(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
     session, model = await opened(repository, "Yes.", resume="latest")
     card = await session.resumed.card()
     assert (card.tail.turns, card.tail.tokens < card.tokens / 2) == (3, True)
@@ -181,7 +181,7 @@ async def test_the_tail_is_what_is_sent_and_the_rest_stays_in_the_session(reposi
 
 
 async def test_what_is_pinned_stays_in_the_tail(repository):
-    await said_before(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
+    await closed_session(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
     session, model = await opened(repository, "Yes.", resume="latest")
     await session.window.pin(1)
     assert [event async for event in session.resumed.take("tail")]
@@ -192,7 +192,7 @@ async def test_what_is_pinned_stays_in_the_tail(repository):
 
 
 async def test_a_request_can_ask_for_the_tail_or_a_summary_at_once(repository):
-    await said_before(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
+    await closed_session(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
     session, model = await opened(repository, "## Goal\nCount.", "Yes.", resume="latest", part="summary")
     assert (await session.resumed.card()).is_long is False
     assert [event async for event in session.send("sixth")]
@@ -202,7 +202,7 @@ async def test_a_request_can_ask_for_the_tail_or_a_summary_at_once(repository):
 
 
 async def test_a_request_for_the_tail_leaves_the_rest_out_before_the_first_call(repository):
-    await said_before(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
+    await closed_session(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
     session, model = await opened(repository, "Yes.", resume="latest", part="tail")
     assert [event async for event in session.send("sixth")]
     words = [message.text for message in model.requests[-1].messages if message.role == "user" and message.text]
@@ -211,10 +211,10 @@ async def test_a_request_for_the_tail_leaves_the_rest_out_before_the_first_call(
 
 
 async def test_a_summary_that_cannot_be_made_does_not_continue_with_all_of_it_silently(repository):
-    await said_before(repository, f"first {LONG}", f"second {LONG}", "third")
+    await closed_session(repository, f"first {LONG}", f"second {LONG}", "third")
     with pytest.raises(SessionError, match="Nothing was compacted"):
         await opened(repository, resume="latest", part="summary")
-    session, _ = await opened(repository, resume="latest")  # it was let go of
+    session, _ = await opened(repository, resume="latest")  # its lock was released
     await session.close()
 
 
@@ -226,7 +226,7 @@ async def test_a_session_that_ended_in_the_middle_says_so(repository):
 
 
 async def test_in_another_worktree_it_says_where_it_goes_on(repository, tmp_path):
-    await said_before(repository, "hello")
+    await closed_session(repository, "hello")
     folder = tmp_path / "worktree"
     git(repository, "worktree", "add", "-q", str(folder))
     card = await card_of(folder)

@@ -1,4 +1,4 @@
-"""Going back, forward and elsewhere in a session that is put together as the program does it."""
+"""Rewinds, redo and branches in a session that is assembled as in the program."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ async def say(session, *texts):
 
 
 def words(session):
-    """What is on the screen: the user's words, and the agent's."""
+    """The texts of the user and the agent on the screen."""
     texts = [each.text if isinstance(each, Prompted) else each.message.text for each in session.scrollback.shown()
              if isinstance(each, Prompted | Replied)]  # fmt: skip
     return [text for text in texts if text]
 
 
-def sent(model):
-    """The words of the last request, without what ouro adds."""
+def sent_texts(model):
+    """The texts of the last request, without those of ouro."""
     return [message.text for message in model.requests[-1].messages[1:] if message.text]
 
 
@@ -68,7 +68,7 @@ async def test_a_rewind_takes_the_rest_out_of_what_is_sent_and_shown_and_gives_t
     assert (rewound.text, rewound.images, rewound.notices) == ("second", (picture,), ())
     assert words(session) == ["first", "One."]
     await say(session, "second, but better")
-    assert sent(model) == ["first", "One.", "second, but better"]
+    assert sent_texts(model) == ["first", "One.", "second, but better"]
     assert words(session) == ["first", "One.", "second, but better", "Another."]
     await session.close()
 
@@ -97,7 +97,7 @@ async def test_it_is_resumed_where_it_was_rewound_to(repository):
     await again.rewind.redo()
     assert words(again) == ["first", "One.", "second", "Two."]
     await say(again, "third")
-    assert sent(model) == ["first", "One.", "second", "Two.", "third"]
+    assert sent_texts(model) == ["first", "One.", "second", "Two.", "third"]
     await again.close()
 
 
@@ -129,7 +129,7 @@ async def test_the_very_first_message_can_be_undone(repository):
     with pytest.raises(UsageError, match="nothing to undo"):
         await session.rewind.undo()
     await say(session, "afresh")
-    assert sent(model) == ["afresh"]
+    assert sent_texts(model) == ["afresh"]
     await session.close()
 
 
@@ -292,7 +292,7 @@ async def test_a_fork_is_a_session_of_its_own_with_all_that_was_said(repository,
     assert (forked.title, words(forked)) == ("Another way", ["a", "One.", "b", "Two."])
     await say(forked, "there")
     await say(session, "here")
-    assert sent(model) == ["a", "One.", "b", "Two.", "here"]
+    assert sent_texts(model) == ["a", "One.", "b", "Two.", "here"]
     assert words(forked) == ["a", "One.", "b", "Two.", "there", "There."]
     assert forked.status().usage != session.status().usage or forked.status().usage == Usage()
     await forked.close()
@@ -355,7 +355,7 @@ async def test_an_ephemeral_session_can_be_rewound_and_forked(repository, home):
 
 
 class Files:
-    """Finds and undoes files, as far as there are any."""
+    """Finds and undoes changed files, if there are any."""
 
     def __init__(self, what="2 files", failing=""):
         self.what, self.failing, self.taken = what, failing, []

@@ -1,7 +1,7 @@
-"""Laws of the past, over many interleavings of saying, going back and forward, forking, compacting and resuming.
+"""Laws of rewinds, over random sequences of messages, rewinds, redos, forks, compactions and resumes.
 
-What is sent after a resume is what was sent before it; what is on the line is what a plain list would hold; and
-nothing that was ever said is missing from the file.
+A resume sends what was sent before it; the current branch contains what a plain list would contain; and every
+message is in the file.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ STEPS = 45
 
 
 class Story:
-    """A session on disk, and beside it plain lists that say what it should be."""
+    """A session on disk, and plain lists with its expected content."""
 
     def __init__(self, root: Path, seed: int):
         self.chance = random.Random(seed)
         self.store = YamlFileMemoryStore(root)
         self.memory = MemoryManager.start(self.store, project="/p", model="m")
-        self.past = self._past()
+        self.rewinder = self._make_rewind()
         self.here = 0
-        """The number of what should stand last on the line."""
+        """The number of the expected last record of the current branch."""
         self.lines: dict[int, list[str]] = {0: []}
-        """The user's words that should be on the line, by what stands last on it."""
+        """The user's messages on the branch that ends with each number."""
         self.undone: list[int] = []
         self.said: set[str] = set()
         self.count = 0
 
-    def _past(self) -> Rewind:
+    def _make_rewind(self) -> Rewind:
         return Rewind(self.memory, lambda: False, lambda: None, {}, lambda: asyncio.sleep(0))
 
     @property
@@ -57,7 +57,7 @@ class Story:
             await self.memory.add(tool(ToolReply(call.id, "read", f"text {self.count} " * self.chance.randrange(80))))
         await self.memory.add(assistant(f"answer {self.count}"))
         self.said |= {words, f"answer {self.count}"}
-        self._come_to(self.memory.next_number - 1, line)
+        self._arrive_at(self.memory.next_number - 1, line)
         self.undone.clear()
 
     async def compact(self):
@@ -71,10 +71,10 @@ class Story:
         record = CompactionRecord(number, self.memory.now(), (1, last.number), kept, f"summary {number}")
         await self.memory.record(record)
         sent = self.memory.context()
-        while self.memory.pager.has_earlier and self.chance.random() < 0.5:  # it left memory: what is sent is the same
+        while self.memory.pager.has_earlier and self.chance.random() < 0.5:  # read pages that left memory
             await self.memory.pager.earlier(self.chance.randrange(1, 9))
         assert self.memory.context() == sent
-        self._come_to(number, self.line)
+        self._arrive_at(number, self.line)
 
     async def drop(self):
         entries = self.memory.transcript.sendable_entries()
@@ -83,77 +83,77 @@ class Story:
         if items:
             number, chosen = self.memory.next_number, tuple(self.chance.sample(items, min(2, len(items))))
             await self.memory.record(DropRecord(number, self.memory.now(), chosen, self.chance.random() < 0.4))
-            self._come_to(number, self.line)
+            self._arrive_at(number, self.line)
             calls = [call.id for message in self.memory.context() for call in message.tool_calls]
             results = [reply.call_id for sent in self.memory.context() for reply in sent.parts_of(ToolReply)]
             assert calls == results
             assert [sent.role for sent in self.memory.context()][:1] in ([], ["user"])
 
     async def rewind(self):
-        points = self.past.points()
+        points = self.rewinder.points()
         if points:
             place = self.chance.randrange(1, len(points) + 1)
             line = self.line[: len(self.line) - place]
-            assert (await self.past.rewind(points[-place].number)).text == points[-place].text
-            self._leave_for(line)
+            assert (await self.rewinder.rewind(points[-place].number)).text == points[-place].text
+            self._move_to(line)
 
     async def undo(self):
         if not self.line:
             with pytest.raises(UsageError):
-                await self.past.undo()
+                await self.rewinder.undo()
             return
         line = self.line
-        assert (await self.past.undo()).text == line[-1]
-        self._leave_for(line[:-1])
+        assert (await self.rewinder.undo()).text == line[-1]
+        self._move_to(line[:-1])
 
     async def redo(self):
         if not self.undone:
             with pytest.raises(UsageError):
-                await self.past.redo()
+                await self.rewinder.redo()
             return
-        await self.past.redo()
+        await self.rewinder.redo()
         self.here = self.undone.pop()
 
     async def visit(self):
-        if branches := self.past.branches():
+        if branches := self.rewinder.branches():
             branch = self.chance.choice(branches)
-            await self.past.visit(branch.number)
-            self._leave_for(self.lines[branch.number])
+            await self.rewinder.visit(branch.number)
+            self._move_to(self.lines[branch.number])
 
     async def resume(self):
         if self.said:
             before = self.memory.context()
-            await self._take_up(self.memory.session_id)
+            await self._reopen(self.memory.session_id)
             assert self.memory.context() == before
 
     async def fork(self):
         if not self.here:
             return
-        at = self.chance.choice([None, *self.past.points()])
+        at = self.chance.choice([None, *self.rewinder.points()])
         before = self.memory.context()
-        copy = await self.past.fork(at.number if at else None)
+        copy = await self.rewinder.fork(at.number if at else None)
         assert self.memory.context() == before
         if not copy:
             return
         line = self.line if at is None else self.line[: self.line.index(at.text)]
-        await self._take_up(copy)
+        await self._reopen(copy)
         if at is None:
             assert self.memory.context() == before
-        self._come_to(self.memory.transcript.last_number, line)
+        self._arrive_at(self.memory.transcript.last_number, line)
         self.undone = list(self.memory.transcript.undone)
 
-    async def _take_up(self, session_id: str) -> None:
+    async def _reopen(self, session_id: str) -> None:
         await self.memory.close()
         self.memory = await MemoryManager.resume(self.store, session_id, project="/p")
         await self.memory.pager.loaded()
-        self.past = self._past()
+        self.rewinder = self._make_rewind()
 
-    def _come_to(self, number: int, line: list[str]) -> None:
+    def _arrive_at(self, number: int, line: list[str]) -> None:
         self.here = number
         self.lines[number] = line
 
-    def _leave_for(self, line: list[str]) -> None:
-        """Where one goes to is where one just was: that is a redo."""
+    def _move_to(self, line: list[str]) -> None:
+        """Move to a branch. A move back to the place of the last undo is a redo."""
         left, target = self.here, self.memory.transcript.last_number
         assert self.lines[target] == line
         if self.undone and self.undone[-1] == target:
@@ -163,9 +163,9 @@ class Story:
         self.here = target
 
     async def check(self):
-        while self.past.has_earlier:
-            await self.past.earlier(self.chance.randrange(1, 20))
-        assert [each.text for each in self.past.points()] == self.line
+        while self.rewinder.has_earlier:
+            await self.rewinder.earlier(self.chance.randrange(1, 20))
+        assert [each.text for each in self.rewinder.points()] == self.line
         texts = [each.message.text for each in self.memory.transcript.entries if each.message.role == "user"]
         assert texts == self.line
 
@@ -183,7 +183,7 @@ async def play(story: Story) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_the_laws_of_the_past_hold(seed, tmp_path, monkeypatch):
-    if seed % 2:  # so that the rest is read only when it is needed
+    if seed % 2:  # later parts of the session are then read only on demand
         monkeypatch.setattr("ouro.memory.sessions.session_reader.MIN_SHOWN", 3)
         monkeypatch.setattr("ouro.memory.paging.MIN_SHOWN", 3)
     story = Story(tmp_path / "sessions", seed)

@@ -1,4 +1,4 @@
-"""One conversation, put together as the program does it, with a scripted model."""
+"""One session, assembled as in the program, with a scripted model."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def test_an_interrupt_ends_a_running_command_and_a_waiting_question(reposi
         assert seen[-1] == TurnFinished("interrupted")
         assert [type(event) for event in seen].count(TurnFinished) == 1
         assert not session.running
-    seen = await collect(session.send("go on"))  # the transcript is sendable: every call has its answer
+    seen = await collect(session.send("go on"))  # the transcript can be sent: every call has its result
     assert seen[-1] == TurnFinished("answered")
     assert "Interrupted" in str(model.requests[-1].messages)
     await session.close()
@@ -258,7 +258,7 @@ async def test_long_output_is_kept_whole_in_the_sessions_folder(repository, home
     session = await open_session(OpenRequest())
     await collect(session.send("count"))
     kept = (home / ".ouro" / "sessions").glob("*/outputs/*")
-    # What the model read of it is kept, too.
+    # The shortened output for the model is stored as well.
     spooled = max(kept, key=lambda path: path.stat().st_size)
     assert spooled.read_text().split() == [str(number) for number in range(1, 100001)]
     assert str(spooled) in str(model.requests[1].messages[-1])

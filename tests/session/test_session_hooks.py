@@ -1,4 +1,4 @@
-"""Hooks in whole sessions, with real processes; the recipes of docs/hooks.md are run as they stand there."""
+"""Hooks in whole sessions, with real processes; the recipes of docs/hooks.md are run unchanged."""
 
 from __future__ import annotations
 
@@ -266,7 +266,6 @@ async def test_hooks_are_about_the_tools_of_subagents_too(repository, home):
 
 
 async def test_e5_a_failing_hook_is_a_notice_and_the_session_goes_on(repository, home):
-    """E5."""
     write_config(home, hook("before-tool", "exit 1"))
     session, _ = await opened(repository, call("write", path="b.py", content="x"), "Done.", mode="edit")
     await play(session)
@@ -293,7 +292,7 @@ async def test_an_interrupt_ends_a_hook(repository, home):
 
 
 async def test_a_tool_that_is_called_by_search_has_its_own_name_and_arguments(repository, home):
-    """`mcp_call` passes a call on: a matcher for the tool fits, and may change its arguments."""
+    """`mcp_call` passes a call on: a matcher for the tool matches it, and the hook can change its arguments."""
     fake = Path(__file__).parents[1] / "fakes" / "mcp_stdio_server.py"
     server = {"command": sys.executable, "args": [str(fake)]}
     change = json.dumps({"hookSpecificOutput": {"updatedInput": {"text": "changed"}, "permissionDecision": "allow"}})

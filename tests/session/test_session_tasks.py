@@ -1,4 +1,4 @@
-"""A turn as a task: TurnFinished comes last, exactly once, whatever happened."""
+"""A turn as a task: TurnFinished is the last event, exactly once, in every case."""
 
 import asyncio
 

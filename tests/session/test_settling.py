@@ -1,4 +1,4 @@
-"""The end of a turn does not wait for memory, and nothing that comes after it is too early for that."""
+"""The end of a turn does not wait for memory, and later events do not come too early."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ouro.session import OpenRequest
 from ouro.utils.runtime import get_history_dir, get_memory_dir
 
 
-def learns(text):
-    """The agent writes into its memory, as a user would."""
+def write_preferences(text):
+    """The agent writes a file of the user's memory."""
     return call("write", path=str(get_memory_dir() / "preferences.md"), content=text)
 
 
@@ -26,18 +26,18 @@ def head():
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch):
+def short_patience(monkeypatch):
     for module in ("scope", "trust.running_turns"):
         monkeypatch.setattr(f"ouro.memory.long_term.{module}.PATIENCE", 0.05)
 
 
 @pytest.fixture
 async def talk(repository):
-    """A session that has learned something; the script is what comes after."""
+    """A session that has learned something; `script` is the rest of the model's script."""
     opened = []
 
     async def begin(*script):
-        model = ScriptedModel([learns("Answer in German.\n"), "Noted.", *script])
+        model = ScriptedModel([write_preferences("Answer in German.\n"), "Noted.", *script])
         session = await opener(Options(repository, ready_model=model, mode="auto"))(OpenRequest())
         opened.append(session)
         await say(session, "answer in German")
@@ -54,8 +54,8 @@ async def say(session, text):
 
 
 @asynccontextmanager
-async def said_while_held(session, text):
-    """After the first tool call another ouro commits, up to the end of the block."""
+async def send_with_commit_lock(session, text):
+    """After the first tool call another ouro has the commit lock, until the block ends."""
     with ExitStack() as held:
         events = []
         async for event in session.send(text):
@@ -65,15 +65,15 @@ async def said_while_held(session, text):
         yield events
 
 
-async def told(session):
-    """What was told between turns, up to the end of the session."""
+async def core_changes(session):
+    """The changes of memory that were reported between turns, until the session ends."""
     return [event.summary async for event in session.events() if isinstance(event, CoreChanged)]
 
 
 async def test_the_turn_is_over_while_memory_is_still_committed(talk):
-    session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.")
+    session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.")
     before = head()
-    async with said_while_held(session, "be short") as events:
+    async with send_with_commit_lock(session, "be short") as events:
         assert isinstance(events[-1], TurnFinished)
         assert (session.running, head()) == (False, before)
     await session.memory.settled()
@@ -81,7 +81,7 @@ async def test_the_turn_is_over_while_memory_is_still_committed(talk):
 
 
 async def test_a_turn_does_not_write_beside_the_commit_of_another_ouro(talk):
-    session, model = await talk(learns("Answer in German.\nBe short.\n"), "It failed.")
+    session, model = await talk(write_preferences("Answer in German.\nBe short.\n"), "It failed.")
     with git_held(get_history_dir()):
         await say(session, "be short")
     assert "another ouro is changing this memory" in str(model.requests[-1].messages[-1])
@@ -89,18 +89,18 @@ async def test_a_turn_does_not_write_beside_the_commit_of_another_ouro(talk):
 
 
 async def test_a_turn_that_comes_at_once_finds_what_the_last_one_wrote(talk):
-    session, model = await talk(learns("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
-    async with said_while_held(session, "be short"):
+    session, model = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
+    async with send_with_commit_lock(session, "be short"):
         asked = len(model.requests)
         following = asyncio.create_task(say(session, "and?"))
         await asyncio.wait([following], timeout=0.05)
-        assert len(model.requests) == asked  # it waits: what it is told depends on it
+        assert len(model.requests) == asked  # it waits, because its prompt depends on the commit
     await following
     assert "+Be short." in str(model.requests[asked].messages[-1])
 
 
 async def test_an_interrupted_turn_and_a_session_that_is_closed_keep_what_was_written(talk):
-    session, _ = await talk(learns("Answer in German.\nBe short.\n"), call("shell", command="sleep 60"))
+    session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), call("shell", command="sleep 60"))
     before = head()
     with ExitStack() as held:
         async with aclosing(session.send("be short")) as events:
@@ -115,12 +115,12 @@ async def test_an_interrupted_turn_and_a_session_that_is_closed_keep_what_was_wr
         assert (closing.done(), head()) == (False, before)
     await closing
     assert head() != before
-    assert await told(session) == ["preferences.md: + Answer in German.", "preferences.md: + Be short."]
+    assert await core_changes(session) == ["preferences.md: + Answer in German.", "preferences.md: + Be short."]
 
 
 async def test_going_back_waits_for_what_the_turn_taught(talk):
-    session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.")
-    async with said_while_held(session, "be short"):
+    session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.")
+    async with send_with_commit_lock(session, "be short"):
         last = session.rewind.points()[-1].number
         looking = asyncio.create_task(session.rewind.can_rewind(last))
         await asyncio.wait([looking], timeout=0.05)
@@ -131,7 +131,7 @@ async def test_going_back_waits_for_what_the_turn_taught(talk):
 
 
 async def test_a_defect_in_settling_is_told_and_ends_nothing(talk, monkeypatch):
-    session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
+    session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
     monkeypatch.setattr(session.memory.manager.__class__, "_settle", lambda *_: 1 / 0)
     await say(session, "be short")
     await session.memory.settled()

@@ -1,4 +1,4 @@
-"""What a session showed while it ran it shows again when it is taken up: compactions, models, ways back."""
+"""A resumed session shows again what it showed before: compactions, models, rewinds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUMMARY = "## Goal\nMend the greeting."
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch):
+def no_background_calls(monkeypatch):
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
 
@@ -36,8 +36,8 @@ def marks(session):
     ]
 
 
-async def compacted(repository):
-    """A session with a compaction in the middle; and the events of it."""
+async def compacted_session(repository):
+    """A session with a compaction in the middle, and the event of the compaction."""
     (repository / "long.txt").write_text("a line of text\n" * 2_000)
     summary = ScriptedReply(SUMMARY, usage=Usage(900, 800, 0, 50, 0.01))
     session = await opened(repository, call("read", path="long.txt"), "Long.", "Yes.", summary, "Fine.")
@@ -49,7 +49,7 @@ async def compacted(repository):
 
 
 async def test_a_compaction_is_told_again_as_it_was_told(repository):
-    session, told = await compacted(repository)
+    session, told = await compacted_session(repository)
     assert told.covered > told.kept > 0
     assert marks(session) == [told]
     await session.close()
@@ -62,7 +62,7 @@ async def test_a_compaction_is_told_again_as_it_was_told(repository):
 
 
 async def test_the_full_screen_shows_it_as_it_did(repository):
-    session, told = await compacted(repository)
+    session, told = await compacted_session(repository)
     await session.close()
     again = await opened(repository, resume="latest")
     events = list(again.scrollback.shown())
@@ -79,7 +79,7 @@ async def test_the_full_screen_shows_it_as_it_did(repository):
 
 
 async def test_the_plain_prompt_prints_it_as_it_did(repository):
-    session, told = await compacted(repository)
+    session, told = await compacted_session(repository)
     await session.close()
     again = await opened(repository, resume="latest")
     printed: list[str] = []

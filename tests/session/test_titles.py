@@ -1,11 +1,11 @@
-"""Titles by a model: in the background, once, and never over a user's own word."""
+"""Titles by a model: in the background, once, and never instead of a title by the user."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from fakes.classifier import quiet
+from fakes.classifier import wait_until_quiet
 
 from ouro.assemble import Options, opener
 from ouro.errors import ModelUnavailable, UsageError
@@ -82,9 +82,9 @@ async def test_it_is_tried_once_and_a_failure_is_silent_but_logged(repository, c
     open_session, model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "one")
-    await quiet(session)
+    await wait_until_quiet(session)
     await say(session, "two")
-    await quiet(session)
+    await wait_until_quiet(session)
     assert len(asked_for_titles(model)) == 1
     assert session.title == "one"
     assert "title: down" in caplog.text
@@ -95,7 +95,7 @@ async def test_the_next_start_tries_again(repository):
     open_session, _model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Found")
     session = await open_session(OpenRequest())
     await say(session, "one")
-    await quiet(session)
+    await wait_until_quiet(session)
     await session.close()
     again = await open_session(OpenRequest("latest"))
     await say(again, "two")
@@ -110,7 +110,7 @@ async def test_a_user_s_word_stands_also_when_it_comes_while_the_model_thinks(re
     await say(session, "one")
     session.rename("mine")
     held.set()
-    await quiet(session)
+    await wait_until_quiet(session)
     assert session.title == "mine"
     await session.close()
 
@@ -120,7 +120,7 @@ async def test_a_session_that_was_renamed_is_not_asked_for(repository):
     session = await open_session(OpenRequest())
     session.rename("mine")
     await say(session, "one")
-    await quiet(session)
+    await wait_until_quiet(session)
     assert (asked_for_titles(model), session.title) == ([], "mine")
     await session.close()
 
@@ -144,7 +144,7 @@ async def test_where_nobody_wants_one_no_model_is_asked(repository, home, settin
     open_session, model = make(repository, "One.", "A title", **options)
     session = await open_session(OpenRequest())
     await say(session, "one")
-    await quiet(session)
+    await wait_until_quiet(session)
     assert asked_for_titles(model) == []
     await session.close()
 

@@ -1,4 +1,4 @@
-"""One queue for every front end: what is said during a turn steers it, or waits for the next one."""
+"""One queue for every front end: a message during a turn steers it, or waits for the next turn."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from ouro.session import Draft, TurnObserver, TurnQueue
 
 
 class Recorder(TurnObserver):
-    """Keeps what it is shown; `/x` is a command."""
+    """Records what it shows and runs; `/x` is a command."""
 
     def __init__(self):
         self.events, self.ended, self.commands = [], [], []
@@ -200,7 +200,7 @@ async def test_a_defect_is_shown_and_ends_the_turn_alone():
 async def test_stop_sends_nothing_more_and_close_shows_the_last_background_events():
     class LateTitle(FakeSession):
         async def close(self):
-            self.happens(Titled("late"))
+            self.emit_event(Titled("late"))
             await super().close()
 
     session = LateTitle([[Wait()], says("2")])

@@ -1,4 +1,4 @@
-"""One home, one project, many killed processes: what they acknowledged is compared with what is left."""
+"""One home, one project, many killed processes: the records that they acknowledged are compared with what is left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply
 
 _KINDS = {"write": 120, "fsync": 40, "rename": 15}
-"""The calls before which a process is killed, and how many of them a turn makes, about."""
+"""The calls before which a process is killed, and their approximate number in a turn."""
 _AT_ONCE = (1, 1, 2, 2, 8)
 _LONGEST = 180.0
 """Seconds after which a process counts as stuck, which is an error."""
@@ -48,7 +48,7 @@ class Killed:
     results: list[str] = field(default_factory=list)
 
     def read(self) -> None:
-        """Read its output; an incomplete line was not acknowledged."""
+        """Read the output; an incomplete line was not acknowledged."""
         for line in self.output.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
                 self._take(json.loads(line))
@@ -56,7 +56,7 @@ class Killed:
 
     @property
     def error(self) -> str:
-        """Its standard error; can be read once."""
+        """The standard error; can be read once."""
         path = self.output.with_suffix(".errors")
         text = path.read_text()
         path.unlink()
@@ -99,7 +99,7 @@ class Campaign:
         self._server.stop()
 
     def run(self, seconds: float, rounds: int = 0) -> list[str]:
-        """The broken rules, one line each."""
+        """Run rounds; returns the broken rules, one line each."""
         broken: list[str] = []
         end = time.monotonic() + seconds
         while time.monotonic() < end and (not rounds or self._rounds < rounds) and not broken:
@@ -128,7 +128,7 @@ class Campaign:
         self._killer = self._compile()
 
     def _compile(self) -> Path | None:
-        """The library that kills before the N-th call; None without a C compiler."""
+        """Compile the library that kills before the N-th call; returns None without a C compiler."""
         compiler, library = shutil.which("cc"), self._folder / "killer.so"
         if compiler is None or sys.platform != "linux":
             return None
@@ -202,7 +202,7 @@ class Campaign:
             kind = rng.choice(list(_KINDS))
             plan = f"{kind}:{rng.randint(1, _KINDS[kind])}"
             environment |= {"LD_PRELOAD": str(self._killer), "OURO_SOAK_KILL": plan}
-        # One that was killed before it saved a message is removed at the next start.
+        # A session without a saved message is removed at the next start.
         resumable = [session for session, (texts, _) in self._acknowledged.items() if texts]
         session = rng.choice([*resumable, ""]) if rng.random() < 0.7 else ""
         words = f"prompt {next(self._numbers)}-{rng.getrandbits(32):x}"
@@ -216,7 +216,7 @@ class Campaign:
         return Killed(process, plan, output, session)
 
     def _edit(self) -> None:
-        """Add a line to memory as an editor does: a new file in place of the old one."""
+        """Add a line to memory as an editor does: it replaces the file by a new one."""
         path = self._home / "ouro" / "memory" / "preferences.md"
         line = f"Editor line {next(self._numbers)}."
         found = path.read_text() if path.exists() else ""
@@ -266,9 +266,9 @@ class Campaign:
         yield from (f"{session}: {notice}" for notice in loaded.notices if "cannot be read" in notice)
 
     def _check_end(self) -> list[str]:
-        """What is left behind after one more start that is not killed."""
+        """What is left after one more start that is not killed."""
         sessions = self._home / "ouro" / "sessions"
-        for folder in sessions.glob("2*"):  # as if it were later: a folder that is being made is left alone
+        for folder in sessions.glob("2*"):  # makes them old: a folder that may still be in creation is not removed
             os.utime(folder, (0, 0))
         environment = {"PATH": os.environ["PATH"], "HOME": str(self._home), "OURO_HOME": str(self._home / "ouro")}
         environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}

@@ -15,14 +15,14 @@ from ouro import Agent
 from ouro.utils.runtime import trim_memory
 
 SETTLED = 200
-"""Turns until everything has been loaded, and what each thread keeps is there."""
+"""Turns after which everything is loaded, including the memory of each thread."""
 MAX_GROWTH = 0.12
-"""MiB a turn after that. The messages themselves are 0.02; it was 0.3 in a session of 1,000 turns."""
+"""MiB a turn after that. The messages themselves take 0.02; it was 0.3 in a session of 1,000 turns."""
 _KEY = "sk-test-soak"
 
 
 def run(folder: Path, turns: int) -> list[str]:
-    """The breaches of the limit, one line each; prints the memory every 50 turns."""
+    """Run it; returns the breaches of the limit, one line each. Prints the memory every 50 turns."""
     home, project = folder / "ouro", folder / "project"
     for place in (home, project):
         place.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Patches of several files."""
+"""The tool `apply_patch`: patches of several files."""
 
 from __future__ import annotations
 

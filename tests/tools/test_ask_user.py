@@ -1,4 +1,4 @@
-"""Asking the user."""
+"""The tool `ask_user`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing pieces of a file."""
+"""The tool `edit`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class A:
 
 
 class Files:
-    """A folder, and an edit tool that has seen what is put there."""
+    """A folder, and an edit tool that has read the files put there."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -311,7 +311,7 @@ def test_files_are_left_without_scraps(tmp_path):
 
 @pytest.mark.usefixtures("cpu_limit")
 def test_a_change_among_many_equal_lines_is_counted_and_shown_at_once():
-    """difflib took 55 s for these lines, in the preview that a permission question shows."""
+    """difflib took 55 s for these lines, in the preview of a permission question."""
     before, after = "x\n" + "a\n" * 1900 + "y\n", "z\n" + "a\nb\n" * 950 + "w\n"
 
     change = change_of("x", before, after)
@@ -323,7 +323,7 @@ def test_a_change_among_many_equal_lines_is_counted_and_shown_at_once():
 
 @pytest.mark.usefixtures("cpu_limit")
 async def test_a_long_text_is_sought_and_replaced_in_a_long_file_at_once(tmp_path):
-    """Each took minutes: equal lines were compared in pairs, and 600 lines with all windows of the file."""
+    """Each took minutes: equal lines were compared in pairs, and 600 lines with every window of the file."""
     files = Files(tmp_path)
     files.put("equal.c", "{ \n" + "} \n" * 3000)
     await files.change("equal.c", ("}\n" * 3000, "}\n;\n" * 3000))

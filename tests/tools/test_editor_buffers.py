@@ -1,4 +1,4 @@
-"""Files that an editor has changed and not saved: read, and written through the editor."""
+"""Files with unsaved changes in an editor: read from the editor, and written through it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ouro.tools.read import Read
 
 
 class Buffers:
-    """An editor: `open` is what it has not saved."""
+    """An editor; `open` has its unsaved files."""
 
     def __init__(self) -> None:
         self.open: dict[Path, str] = {}
@@ -37,7 +37,7 @@ class Buffers:
 
 
 class Folder:
-    """A folder with the file tools, and an editor in which api.py is not saved."""
+    """A folder with the file tools, and an editor with unsaved changes in api.py."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -105,20 +105,20 @@ async def test_where_the_editor_does_not_save_nothing_of_it_is_lost(tools):
 
 
 async def test_while_a_command_runs_the_editor_is_not_used(tools):
-    """A command could put a link in its way: an editor follows it, the tool itself does not."""
+    """The command could replace the path by a link: an editor follows it, the tool does not."""
     await call(tools.read, path="api.py")
     tools.commands = True
     with pytest.raises(ToolError, match="a command is running"):
         await tools.change("x = 1", "x = 2")
     del tools.buffers.open[tools.file]
-    tools.buffers.saves = False  # it would say so, if it were asked
+    tools.buffers.saves = False  # it would report this if it were called
     await call(tools.read, path="api.py")
     await tools.change("x = 1", "x = 2")
     assert tools.file.read_bytes() == b"x = 2\r\n"
 
 
 async def test_a_link_that_was_put_in_the_way_is_not_followed(tools):
-    """X10: a process that is not of this session may do so, too."""
+    """X10: a process outside of this session can do so as well."""
     other, folder = tools.root / "other", tools.root / "src"
     other.mkdir()
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Finding files by name."""
+"""The tool `glob`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def root(tmp_path) -> Path:
     return tmp_path
 
 
-async def found(root: Path, pattern: str, **arguments) -> str:
+async def run_glob(root: Path, pattern: str, **arguments) -> str:
     return (await call(Glob(Workspace(root)), pattern=pattern, **arguments)).text
 
 
@@ -35,23 +35,23 @@ async def found(root: Path, pattern: str, **arguments) -> str:
 async def test_finds_the_newest_first_without_what_is_ignored(root, is_repository):
     if is_repository:
         subprocess.run(["git", "init", "-q", root], check=True)
-    assert await found(root, "*.py") == "a.py\nsrc/b.py\nsrc/deep/c.py"
-    assert await found(root, "**") == "a.py\nsrc/b.py\nsrc/deep/c.py\nsrc/d.ts\nREADME.md\nsrc/.hidden\n.gitignore"
-    assert await found(root, "*.{ts,md}") == "src/d.ts\nREADME.md"
-    assert await found(root, "*.py", path="src") == "src/b.py\nsrc/deep/c.py"
-    assert await found(root, "src/*.py") == "src/b.py"
-    assert await found(root, f"{root}/src/*.py") == "src/b.py"
-    assert await found(root, "*.js") == (
+    assert await run_glob(root, "*.py") == "a.py\nsrc/b.py\nsrc/deep/c.py"
+    assert await run_glob(root, "**") == "a.py\nsrc/b.py\nsrc/deep/c.py\nsrc/d.ts\nREADME.md\nsrc/.hidden\n.gitignore"
+    assert await run_glob(root, "*.{ts,md}") == "src/d.ts\nREADME.md"
+    assert await run_glob(root, "*.py", path="src") == "src/b.py\nsrc/deep/c.py"
+    assert await run_glob(root, "src/*.py") == "src/b.py"
+    assert await run_glob(root, f"{root}/src/*.py") == "src/b.py"
+    assert await run_glob(root, "*.js") == (
         "No file has a name that matches *.js. Files that .gitignore excludes were not searched. "
         "To search for text in files, use grep."
     )
-    assert await found(root, "*.js", ignored=True) == "node/x.js"
-    assert "To search another folder, name it in path. To search for text" in await found(root, "../*.js")
+    assert await run_glob(root, "*.js", ignored=True) == "node/x.js"
+    assert "To search another folder, name it in path. To search for text" in await run_glob(root, "../*.js")
 
 
 async def test_a_deleted_file_that_git_still_lists_is_not_found(repository):
     (repository / "api.py").unlink()
-    assert (await found(repository, "*.py")).startswith("No file has a name that matches")
+    assert (await run_glob(repository, "*.py")).startswith("No file has a name that matches")
 
 
 async def test_many_files_are_counted(tmp_path):
@@ -65,9 +65,9 @@ async def test_many_files_are_counted(tmp_path):
 
 async def test_a_file_or_nothing_in_place_of_a_folder_is_refused(root):
     with pytest.raises(ToolError, match=r"^a\.py is a file, not a folder\.$"):
-        await found(root, "*", path="a.py")
+        await run_glob(root, "*", path="a.py")
     with pytest.raises(ToolError, match=r"^none does not exist\.$"):
-        await found(root, "*", path="none")
+        await run_glob(root, "*", path="none")
 
 
 @pytest.mark.parametrize(

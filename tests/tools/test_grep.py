@@ -1,4 +1,4 @@
-"""Finding text in files."""
+"""The tool `grep`."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def grep(root) -> Grep:
     return Grep(Workspace(root))
 
 
-async def found(grep: Grep, pattern: str, **arguments) -> str:
+async def run_grep(grep: Grep, pattern: str, **arguments) -> str:
     return (await call(grep, pattern=pattern, **arguments)).text
 
 
 async def test_names_the_files_that_are_not_ignored_in_their_order(grep):
-    assert (await found(grep, "hello", mode="files")).split("\n") == [
+    assert (await run_grep(grep, "hello", mode="files")).split("\n") == [
         ".hidden/x.txt",
         "a/z.txt",
         "a-b/z.txt",
@@ -98,7 +98,7 @@ async def test_shows_lines_below_their_file(grep):
 
 async def test_shows_lines_around_with_gaps_marked(grep):
     assert (
-        await found(grep, "^def", path="api.py", context=1)
+        await run_grep(grep, "^def", path="api.py", context=1)
         == "api.py\n3-\n4:def hello(name):\n5-    return 'hello ' + name\n--\n7-\n8:def bye(name):\n9-    return 'bye'"
     )
 
@@ -118,7 +118,7 @@ async def test_shows_lines_around_with_gaps_marked(grep):
     ],
 )
 async def test_is_narrowed_by_path_glob_and_type(grep, arguments, files):
-    assert await found(grep, "hello", mode="files", **arguments) == files
+    assert await run_grep(grep, "hello", mode="files", **arguments) == files
 
 
 @pytest.mark.parametrize(
@@ -140,30 +140,30 @@ async def test_is_narrowed_by_path_glob_and_type(grep, arguments, files):
     ],
 )  # fmt: skip
 async def test_finds_what_the_pattern_says(grep, pattern, arguments, text):
-    assert await found(grep, pattern, **arguments) == text
+    assert await run_grep(grep, pattern, **arguments) == text
 
 
 async def test_a_limit_says_that_there_is_more(grep):
     more = "\n[More matches exist. Narrow the pattern, path or glob, or raise limit.]"
-    assert await found(grep, "hello", path="src", limit=2) == (
+    assert await run_grep(grep, "hello", path="src", limit=2) == (
         "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;" + more
     )
-    assert await found(grep, "hello", path="src", limit=2, mode="files") == "src/app.min.js\nsrc/app.ts" + more
-    assert not (await found(grep, "hello", path="src", limit=6)).endswith("]")
+    assert await run_grep(grep, "hello", path="src", limit=2, mode="files") == "src/app.min.js\nsrc/app.ts" + more
+    assert not (await run_grep(grep, "hello", path="src", limit=6)).endswith("]")
 
 
 async def test_long_lines_are_cut(grep):
-    assert await found(grep, "hello", path="long.txt") == "long.txt\n1:hello " + "x" * 394 + " [cut]"
+    assert await run_grep(grep, "hello", path="long.txt") == "long.txt\n1:hello " + "x" * 394 + " [cut]"
 
 
 async def test_a_broken_expression_is_said_so(grep):
     with pytest.raises(ToolError, match=r"^a\( is not a regular expression: "):
-        await found(grep, "a(")
+        await run_grep(grep, "a(")
 
 
 async def test_a_missing_path_is_said_so(grep):
     with pytest.raises(ToolError, match=r"^none does not exist\.$"):
-        await found(grep, "x", path="none")
+        await run_grep(grep, "x", path="none")
 
 
 async def test_names_that_are_not_text_are_found(grep, root):
@@ -177,14 +177,14 @@ async def test_names_that_are_not_text_are_found(grep, root):
 async def test_what_the_user_set_up_for_ripgrep_runs_nothing(root, monkeypatch, tmp_path):
     (tmp_path / "rc").write_text(f"--pre=touch\n--hostname-bin={tmp_path}/x\n")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / "rc"))
-    assert await found(Grep(Workspace(root)), "helper", mode="files") == "src/deep/util.py"
+    assert await run_grep(Grep(Workspace(root)), "helper", mode="files") == "src/deep/util.py"
 
 
 async def test_keys_in_the_home_are_left_out_of_a_search_of_it(home):
     (home / ".ssh").mkdir()
     (home / ".ssh/id").write_text("secret\n")
     (home / "x.txt").write_text("secret\n")
-    assert await found(Grep(Workspace(home)), "secret", mode="files") == "x.txt"
+    assert await run_grep(Grep(Workspace(home)), "secret", mode="files") == "x.txt"
 
 
 async def test_rules_of_the_repository_hold_in_its_folders_and_no_others(tmp_path):
@@ -195,7 +195,7 @@ async def test_rules_of_the_repository_hold_in_its_folders_and_no_others(tmp_pat
     subprocess.run(["git", "init", "-q", outer / "repo"], check=True)
     for name in ("a.txt", "a.log"):
         (outer / "repo/sub" / name).write_text("hello\n")
-    assert await found(Grep(Workspace(outer / "repo")), "hello", path="sub", mode="files") == "sub/a.txt"
+    assert await run_grep(Grep(Workspace(outer / "repo")), "hello", path="sub", mode="files") == "sub/a.txt"
 
 
 def test_the_title_says_where(root):
@@ -210,7 +210,7 @@ async def test_results_are_in_the_order_of_their_paths_few_or_too_many_to_sort(r
     for name in reversed(names):
         (root / name).write_text("hello\n" * 3)
     monkeypatch.setattr("ouro.tools.grep._MAX_UNSORTED", limit)
-    assert (await found(grep, "hello", glob="many*", mode="files")).split("\n") == names
+    assert (await run_grep(grep, "hello", glob="many*", mode="files")).split("\n") == names
 
 
 @pytest.mark.parametrize(
@@ -224,14 +224,14 @@ async def test_results_are_in_the_order_of_their_paths_few_or_too_many_to_sort(r
     ],
 )
 async def test_a_glob_includes_no_ignored_file(grep, glob, files):
-    text = await found(grep, "hello", glob=glob, mode="files")
+    text = await run_grep(grep, "hello", glob=glob, mode="files")
     assert text.split("\n") == files.split() if files else text.startswith("No matches")
 
 
 async def test_without_ripgrep_the_model_is_told(grep, monkeypatch):
     monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: None)
     with pytest.raises(ToolError, match="ripgrep is missing"):
-        await found(grep, "hello")
+        await run_grep(grep, "hello")
 
 
 async def test_files_that_cannot_be_read_are_counted(monkeypatch):
@@ -246,14 +246,14 @@ async def test_files_that_cannot_be_read_are_counted(monkeypatch):
             program.write_text(f'#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups {find_ripgrep()} "$@"\n')
             program.chmod(0o755)
             monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: str(program))
-        text = await found(Grep(Workspace(folder)), "hello", type="py")
+        text = await run_grep(Grep(Workspace(folder)), "hello", type="py")
     assert text == "api.py\n1:hello\n[Left out: 1 file that cannot be read.]"
 
 
 async def test_a_file_that_a_rule_keeps_from_being_read_is_left_out(root):
     permissions = Permissions(Workspace(root), "auto", deny=["read(docs/**)"], ask=["read(*.ts)"])
     searching = Grep(permissions.workspace, permissions.keeps_back)
-    text = await found(searching, "hello", mode="files")
+    text = await run_grep(searching, "hello", mode="files")
     assert "src/deep/util.py" in text
     assert "docs/notes.md" not in text
     assert "app.ts" not in text

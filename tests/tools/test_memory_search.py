@@ -1,4 +1,4 @@
-"""memory_search: hits as data, with where they are from."""
+"""memory_search: results as data, with their sources."""
 
 import os
 import sqlite3
@@ -105,7 +105,7 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
 
 
 async def test_notes_of_other_repositories_are_not_given(home, tmp_path):
-    """Trusted or not: whether anybody has approved what stands there, only a session there knows."""
+    """Whether trusted or not: only a session in that repository knows what is approved there."""
     scopes = open_scopes([repo_store(tmp_path / "here", home / ".ouro" / "history.git", str, is_shared=False)]).opened
     for name in ("here", "elsewhere"):
         memory = tmp_path / name / ".ouro" / "memory"
@@ -124,7 +124,7 @@ async def test_notes_of_other_repositories_are_not_given(home, tmp_path):
 
 @pytest.fixture
 def indexed(home, tmp_path, monkeypatch):
-    """A session that is in the index; gives the index and a function that asks the tool."""
+    """A session in the index; returns the path of the index and a function that calls the tool."""
     monkeypatch.setattr(index_module, "WAIT_SECONDS", 0.05)
     talk = StoredSession(home / ".ouro" / "sessions", 1)
     talk.say(*(user(f"The heron stands in pond {number}. " * 40) for number in range(20)))

@@ -1,4 +1,4 @@
-"""Showing files to the model."""
+"""The tool `read`."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_picture_of_a_kind_that_no_model_accepts_becomes_a_png():
 
 
 def pdf(*pages: str) -> bytes:
-    """A PDF with a line of text on each page, made by hand."""
+    """A minimal PDF with one line of text on each page."""
     kids = " ".join(f"{4 + 2 * at} 0 R" for at in range(len(pages)))
     bodies = [
         "<< /Type /Catalog /Pages 2 0 R >>",

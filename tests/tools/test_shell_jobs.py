@@ -1,4 +1,4 @@
-"""Background jobs."""
+"""Background jobs of the shell tool."""
 
 import asyncio
 
@@ -64,7 +64,7 @@ async def test_closing_ends_every_job(bench):
     await until(lambda: all(job.tail for job in bench.jobs.list()))
     await bench.jobs.close()
     assert [job.running for job in bench.jobs.list()] == [False] * 3
-    await until(lambda: not living("sleep\x0098764"))  # a killed process is gone a moment later
+    await until(lambda: not living("sleep\x0098764"))  # a killed process disappears a moment later
 
 
 async def test_waiting_for_a_job_ends_when_the_job_ends(bench):

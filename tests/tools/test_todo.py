@@ -1,4 +1,4 @@
-"""The agent's plan."""
+"""The tool `todo`: the agent's plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long output made short."""
+"""Truncation of long output."""
 
 import stat
 import threading
@@ -135,5 +135,5 @@ def test_one_large_piece_is_kept_as_many_small_ones(tmp_path):
 
 @pytest.mark.usefixtures("cpu_limit")
 def test_output_of_carriage_returns_alone_is_folded_in_linear_time():
-    """Without the look behind, 128 KB take 5 s: a command could stop ouro."""
+    """Without the lookbehind 128 KB took 5 s: a command could block ouro."""
     assert fold_progress("\r" * 500_000 + "x") == "x"

@@ -1,4 +1,4 @@
-"""web_fetch against a real server on loopback; names lead to it by a `resolve` of the test."""
+"""web_fetch with a real server on loopback; a `resolve` of the test maps names to it."""
 
 import gzip
 import socket

@@ -1,4 +1,4 @@
-"""Making and replacing files."""
+"""The tool `write`."""
 
 from __future__ import annotations
 

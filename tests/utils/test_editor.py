@@ -1,4 +1,4 @@
-"""The user's editor: what it says when it fails."""
+"""The user's editor: error messages if it fails."""
 
 import pytest
 

@@ -66,7 +66,7 @@ def test_a_kill_in_a_folder_whose_name_is_not_utf8_is_swept_and_other_files_are_
         save(descriptor, "a.txt", b"x")
     finally:
         os.close(descriptor)
-    gone = 4_194_303  # above every process id
+    gone = 4_194_303  # larger than every process id
     journals = get_written_journals()
     (journals / str(os.getpid())).rename(journals / str(gone))
     (journals / ".DS_Store").write_text("x")

@@ -10,7 +10,7 @@ from ouro.utils.yaml import split_front_matter, words_in
         ("\ufeff---\r\na: true\r\nb: 5\r\n---\r\nrest", {"a": "true", "b": "5"}),
         ("---\n---\nrest", {}),
         ("---\ntools:\n  - Read\n  - Grep\nempty:\n---\nrest", {"tools": ["Read", "Grep"], "empty": ""}),
-        # What Claude Code accepts and YAML does not.
+        # Valid for Claude Code, invalid as YAML.
         ("---\nargument-hint: [a] [b]\n---\nrest", {"argument-hint": "[a] [b]"}),
         ('---\ndescription: Use when: "x"\n  and y\n---\nrest', {"description": 'Use when: "x" and y'}),
         ("---\nglobs: *.py, *.md\n---\nrest", {"globs": "*.py, *.md"}),

@@ -1,4 +1,4 @@
-"""The log: one file, never the screen."""
+"""The log: written to one file, never to the screen."""
 
 import errno
 import io
@@ -27,7 +27,7 @@ def test_the_log_is_a_private_file_and_passes_the_mask(capfd):
 
 
 class FullDisk(io.StringIO):
-    """Takes nothing, as /dev/full does."""
+    """Refuses every write, as /dev/full does."""
 
     def write(self, text):
         raise OSError(errno.ENOSPC, "No space left on device")

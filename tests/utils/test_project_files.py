@@ -1,4 +1,4 @@
-"""The files of a project, and finding one of them by typing."""
+"""The files of a project, and finding a file by typing."""
 
 from __future__ import annotations
 

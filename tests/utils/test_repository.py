@@ -1,4 +1,4 @@
-"""Which folders are one project."""
+"""Which folders belong to one project."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Text files as they are."""
+"""Text files with their encoding and newlines."""
 
 from __future__ import annotations
 

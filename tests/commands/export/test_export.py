@@ -62,7 +62,7 @@ async def test_export_writes_the_format_that_the_ending_says(tmp_path, ending):
     assert (tmp_path / f"out.{ending}").read_text() == "".join(document(everything(), to))
     assert (tmp_path / f"out.{ending}").stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == [f"out.{ending}"]
-    assert front_end.said == [("info", f"Written to {tmp_path / f'out.{ending}'}.")]
+    assert front_end.lines == [("info", f"Written to {tmp_path / f'out.{ending}'}.")]
 
 
 async def test_export_without_a_name_makes_one(tmp_path):
@@ -80,7 +80,7 @@ async def test_export_goes_over_a_file_only_when_told(tmp_path):
     (tmp_path / "out.md").write_text("mine")
     await dispatch(front_end, "/export out.md")
     assert (tmp_path / "out.md").read_text() == "mine"
-    assert "exists" in front_end.said[-1][1]
+    assert "exists" in front_end.lines[-1][1]
 
     await dispatch(front_end, "/export --force out.md")
     assert (tmp_path / "out.md").read_text().startswith("# A")
@@ -89,7 +89,7 @@ async def test_export_goes_over_a_file_only_when_told(tmp_path):
 async def test_export_of_a_session_without_a_word_says_so(tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
     await dispatch(front_end, "/export out.md")
-    assert front_end.said == [("error", "Nothing was said in it yet.")]
+    assert front_end.lines == [("error", "Nothing was said in it yet.")]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,4 +145,4 @@ def test_a_session_that_does_not_fit_into_memory_is_written_all_the_same(tmp_pat
     size = (tmp_path / "big.json").stat().st_size
     assert size > 110_000_000
     grown = int(done.stderr.split()[-1]) * (1 if sys.platform == "darwin" else 1024)
-    assert grown < size  # all of it at once would take several times that
+    assert grown < size  # holding the whole session would take several times as much

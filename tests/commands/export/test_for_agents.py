@@ -32,7 +32,7 @@ MESSAGES = (
 )
 
 
-def exported(tmp_path, monkeypatch, agent, *records, model="anthropic/m"):
+def export_and_import(tmp_path, monkeypatch, agent, *records, model="anthropic/m"):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.delenv("CODEX_HOME", raising=False)
@@ -47,8 +47,8 @@ def records_of(messages):
     return [MessageRecord(number, AT.format(number), message) for number, message in enumerate(messages, 1)]
 
 
-def said(records) -> list:
-    """What a user and a model said and did, message by message."""
+def message_parts(records) -> list:
+    """The texts, calls and results of each message."""
     loaded = LoadedSession(SessionHeader("i", "", "", ""), tuple(records))
     return [
         [part.text if isinstance(part, Text | ToolReply) else part for part in entry.message.parts]
@@ -60,9 +60,9 @@ def said(records) -> list:
 def test_what_was_said_and_done_comes_back_through_the_importer(tmp_path, monkeypatch, agent):
     left = [MessageRecord(7, AT.format(7), user("Undone.")), RewindRecord(6, AT.format(7))]
     title = TitleRecord("The greeting", AT.format(7))
-    found, read = exported(tmp_path, monkeypatch, agent, *records_of(MESSAGES), *left, title)
-    words = [[part for part in message if "Date:" not in str(part)] for message in said(records_of(MESSAGES))]
-    assert said(read.records) == words
+    found, read = export_and_import(tmp_path, monkeypatch, agent, *records_of(MESSAGES), *left, title)
+    words = [[part for part in message if "Date:" not in str(part)] for message in message_parts(records_of(MESSAGES))]
+    assert message_parts(read.records) == words
     assert read.header.project == "/home/me/my app"
     assert next(record.title for record in read.records if isinstance(record, TitleRecord)) == "The greeting"
     assert found.command.split()[-1] == read.header.origin["id"]
@@ -70,18 +70,18 @@ def test_what_was_said_and_done_comes_back_through_the_importer(tmp_path, monkey
 
 @pytest.mark.parametrize("agent", READERS)
 def test_a_result_that_is_only_a_picture_has_no_empty_text(tmp_path, monkeypatch, agent):
-    """Providers refuse an empty text, and so every message after it."""
+    """Providers refuse an empty text, and therefore every later message."""
     reply = ToolReply("call_1", "read", "", images=(PICTURE,))
     look = Message("assistant", (ToolCall("call_1", "read", {"path": "a.png"}),))
-    found, _read = exported(tmp_path, monkeypatch, agent, *records_of((user("Look."), look, tool(reply))))
+    found, _read = export_and_import(tmp_path, monkeypatch, agent, *records_of((user("Look."), look, tool(reply))))
     text = "".join(found.lines)
     assert PICTURE.media_type in text
     assert '"text": ""' not in text
 
 
 def test_the_files_are_where_the_programs_look_for_them(tmp_path, monkeypatch):
-    claude, _ = exported(tmp_path, monkeypatch, "claude", *records_of(MESSAGES))
-    codex, _ = exported(tmp_path, monkeypatch, "codex", *records_of(MESSAGES))
+    claude, _ = export_and_import(tmp_path, monkeypatch, "claude", *records_of(MESSAGES))
+    codex, _ = export_and_import(tmp_path, monkeypatch, "codex", *records_of(MESSAGES))
     name = claude.path.stem
     assert claude.path == tmp_path / f".claude/projects/-home-me-my-app/{name}.jsonl"
     assert codex.path == tmp_path / f".codex/sessions/2026/11/22/rollout-2026-11-22T20-14-06-{name}.jsonl"
@@ -90,7 +90,7 @@ def test_the_files_are_where_the_programs_look_for_them(tmp_path, monkeypatch):
 @pytest.mark.parametrize("agent", READERS)
 def test_a_summary_takes_the_place_of_what_it_covers(tmp_path, monkeypatch, agent):
     summary = CompactionRecord(7, AT.format(7), (1, 4), (1,), "## Goal\nGreet.")
-    found, read = exported(tmp_path, monkeypatch, agent, *records_of(MESSAGES), summary)
+    found, read = export_and_import(tmp_path, monkeypatch, agent, *records_of(MESSAGES), summary)
     [made] = [record for record in read.records if isinstance(record, CompactionRecord)]
     assert made.summary.startswith("## Goal\nGreet.")
     assert "Said before, word for word:\nRead api.py." in made.summary
@@ -100,10 +100,10 @@ def test_a_summary_takes_the_place_of_what_it_covers(tmp_path, monkeypatch, agen
 
 def test_codex_is_asked_to_continue_with_a_model_that_it_has(tmp_path, monkeypatch):
     for model, kinds in (("openai/gpt-5", ["session_meta", "turn_context"]), ("anthropic/m", ["session_meta"])):
-        found, _ = exported(tmp_path / model, monkeypatch, "codex", *records_of([user("Hi.")]), model=model)
+        found, _ = export_and_import(tmp_path / model, monkeypatch, "codex", *records_of([user("Hi.")]), model=model)
         lines = [json.loads(line) for line in found.lines]
         assert [line["type"] for line in lines[:-2]] == kinds
-        # A provider that is not in its settings is an error there.
+        # Codex reports an error for a provider that is not in its settings.
         assert "model_provider" not in lines[0]["payload"]
 
 
@@ -113,6 +113,6 @@ def test_an_answer_that_was_cut_has_no_calls_and_an_open_call_a_result(tmp_path,
         Message("assistant", (Text("I"), ToolCall("a", "read", {})), cut=True),
         assistant("Now.", ToolCall("b", "read", {})),
     )
-    found, _ = exported(tmp_path, monkeypatch, "claude", *records_of(messages))
+    found, _ = export_and_import(tmp_path, monkeypatch, "claude", *records_of(messages))
     blocks = [block for line in found.lines for block in json.loads(line)["message"]["content"]]
     assert [block.get("id") or block.get("tool_use_id") for block in blocks if "text" not in block] == ["b", "b"]

@@ -10,7 +10,7 @@ VOID = {"meta", "img", "br", "hr"}
 
 
 class Page(HTMLParser):
-    """What a page consists of; fails where a tag is closed that was not opened last."""
+    """The elements of a page; fails at a closing tag that does not match the last open one."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -166,7 +166,7 @@ def test_hostile_text_begins_no_markup_of_its_own():
     assert not [each for each in markup if any(tag in each for tag in ("<script", "<style", "<img", "<a ", "<!--"))]
     assert markup
     assert not set("\x1b\u202e\u2066\U000e0041") & set(text)
-    assert HOSTILE.splitlines()[0] in text  # in a fence, as it was
+    assert HOSTILE.splitlines()[0] in text  # in a code block, unchanged
 
 
 def test_pictures_that_are_large_or_markup_are_named():

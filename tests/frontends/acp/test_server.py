@@ -23,7 +23,7 @@ from ouro.frontends.acp.server import STOP_REASONS
 
 @pytest.fixture
 def ouro(model_server, repository, monkeypatch):
-    """A folder and a model server; the model does what the lines of a prompt say."""
+    """The program in a repository; its model follows the lines of a prompt."""
     model_server.script(agent)
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     return OuroProgram(model_server, repository)
@@ -153,7 +153,7 @@ async def test_a_cancel_ends_the_turn_and_the_session_goes_on(ouro):
 
 
 async def test_commands_run_in_terminals_of_the_editor_as_they_would_here(ouro):
-    """After the permission, in the sandbox, without the keys of the editor and without input."""
+    """With permission, in the sandbox, without the editor's keys and without input."""
     lines = ["echo $EDITOR_KEY; cat; echo heron; exit 3", "rm -rf /etc/nothing", "sleep 60"]
     ouro.server.script([*(Call("shell", {"command": line}) for line in lines[:2]), "Done.",
                         Call("shell", {"command": lines[2]})])  # fmt: skip
@@ -344,7 +344,7 @@ async def test_errors_are_plain(ouro):
 
 
 async def test_servers_and_commands_of_the_editor_and_of_files(ouro):
-    """MCP servers that are handed over; custom commands in the completion, and run."""
+    """MCP servers that the editor passes; custom commands in the completion, and as prompts."""
     commands = ouro.home / "commands" / "be"
     commands.mkdir(parents=True)
     (commands / "kind.md").write_text("---\nargument-hint: '[name]'\n---\nSay hello $1, !`echo heron` @api.py\n")

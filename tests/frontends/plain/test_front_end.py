@@ -1,4 +1,4 @@
-"""The plain prompt prints a session from the message that the user wants to see."""
+"""The plain prompt prints a session, starting at the requested message."""
 
 from types import SimpleNamespace
 
@@ -20,8 +20,8 @@ TURNS = 60
 
 
 @pytest.fixture
-async def printed(repository):
-    """What is printed when a session is opened at a message: 60 turns were said, then all behind the 40th left."""
+async def print_from(repository):
+    """The output when a session is opened at a message. It has 60 turns; a rewind removed those after the 40th."""
     store = YamlFileMemoryStore(get_sessions_dir(), str)
     await store.create_session(SessionHeader("s-old", str(repository), "m", AT))
     for turn in range(1, TURNS + 1):
@@ -46,22 +46,22 @@ async def printed(repository):
     await turns.close()
 
 
-async def test_from_a_message_far_back(printed):
-    text = await printed(5)
+async def test_from_a_message_far_back(print_from):
+    text = await print_from(5)
     assert ("message 2." in text, "message 3." in text, "message 4." in text, "another way." in text) == (
         False, True, True, True,
     )  # fmt: skip
 
 
-async def test_from_a_message_of_a_branch_that_was_left(printed):
-    text = await printed(2 * 50)  # what the model said then
+async def test_from_a_message_of_a_branch_that_was_left(print_from):
+    text = await print_from(2 * 50)  # the answer of the model
     assert ("message 49." in text, "message 50." in text, "message 60." in text) == (False, True, True)
     assert "another way." not in text
     assert "on a branch that was left by a rewind" in text
 
 
-async def test_what_is_gone_is_said_and_the_end_is_printed(printed):
-    text = await printed(999)
+async def test_what_is_gone_is_said_and_the_end_is_printed(print_from):
+    text = await print_from(999)
     assert "Message 999 is not in this session any more." in text
     assert "another way." in text
 

@@ -16,7 +16,7 @@ FORBIDDEN = [b"\x1b]0;", b"\x1b]52", b"\x1bP", b"\x9b31m", "\u202e".encode(), "\
 
 
 class Terminal:
-    """The plain prompt in a pseudo-terminal that answers as a real one does."""
+    """The plain prompt in a pseudo-terminal that answers queries like a real terminal."""
 
     def __init__(self, turns, term="xterm-256color"):
         environment = {**os.environ, "TERM": term, "PYTHONPATH": str(TESTS)}
@@ -30,7 +30,7 @@ class Terminal:
         self._read_up_to = 0
 
     def wait_for(self, text):
-        """Read until this is printed, after what was waited for before."""
+        """Read until this text is printed, after the last text that was waited for."""
         end = time.monotonic() + 20
         while (place := self.printed.find(text, self._read_up_to)) < 0:
             assert time.monotonic() < end, f"{text!r} was not printed:\n" + "\n".join(self.screen.display)
@@ -39,7 +39,7 @@ class Terminal:
 
     @property
     def printed(self):
-        """All that was printed, without colours."""
+        """The complete output without colours."""
         return SGR.sub("", self.raw.decode(errors="replace"))
 
     def _read(self):
@@ -57,7 +57,7 @@ class Terminal:
         self.child.send(text)
 
     def end(self):
-        """All that is printed until the program has ended."""
+        """The complete output when the program has ended."""
         end = time.monotonic() + 20
         while self._read():
             assert time.monotonic() < end, "it did not end:\n" + "\n".join(self.screen.display)
@@ -235,8 +235,8 @@ def test_ctrl_c_in_a_dumb_terminal_interrupts_then_leaves_u7(terminal):
     assert "interrupts=1" in screen.end()
 
 
-def piped(given, *arguments):
-    """What the plain prompt prints for piped input."""
+def run_piped(given, *arguments):
+    """The output of the plain prompt for input from a pipe."""
     command = [sys.executable, "-m", "fakes.repl_program", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     done = subprocess.run(
@@ -246,8 +246,8 @@ def piped(given, *arguments):
 
 
 def test_a_first_message_is_answered_before_the_piped_input_counts_u7():
-    assert "sent=['hi'] steered=[]" in piped("", "answers", "hi")
-    printed = piped("n not now\n", "permission", "go")
+    assert "sent=['hi'] steered=[]" in run_piped("", "answers", "hi")
+    printed = run_piped("n not now\n", "permission", "go")
     assert "sent=['go'] steered=[]" in printed
     assert "Permit(choice='no', comment='not now')" in printed
 
@@ -267,7 +267,7 @@ def test_a_shell_line_during_a_turn_waits_for_its_end(terminal):
 
 
 def test_no_prompt_is_printed_for_piped_input_u7():
-    lines = piped("hi\n\nmore\n", "answers").splitlines()
+    lines = run_piped("hi\n\nmore\n", "answers").splitlines()
     assert [line for line in lines if line.startswith(">")] == []
 
 
@@ -287,7 +287,7 @@ def test_a_signal_ends_piped_input_in_a_turn_s5():
 
 
 def test_piped_lines_are_worked_through_one_by_one_u7():
-    printed = piped("go\ny\n!ls\n/status\nlast", "permission")
+    printed = run_piped("go\ny\n!ls\n/status\nlast", "permission")
     assert "sent=['go', 'last']" in printed
     assert "shell=[('ls', True)]" in printed
     assert printed.index("All **done**.") < printed.index("exit 0") < printed.index("**Model**")

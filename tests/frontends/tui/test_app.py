@@ -1,4 +1,4 @@
-"""The screen, key by key, on fake sessions."""
+"""The screen on fake sessions, operated by keys."""
 
 import asyncio
 import re
@@ -123,7 +123,7 @@ async def test_x5_ctrl_c_gives_back_what_is_queued_and_does_not_send_it():
         await pilot.press("b", "tab", "ctrl+c")
         await until(pilot, lambda: not session.running)
         assert (pilot.app.conversation.prompt.text, session.sent) == ("b", ["g"])
-        assert "again quits" not in screen_text(pilot.app)  # it clears first
+        assert "again quits" not in screen_text(pilot.app)  # the first Ctrl+C clears the prompt
 
 
 async def test_ctrl_d_quits_on_empty_input_only():

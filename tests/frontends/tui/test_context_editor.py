@@ -1,4 +1,4 @@
-"""The list of what is sent: keys drop, restore and pin."""
+"""The list of messages that are sent: keys drop, restore and pin them."""
 
 from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, until

@@ -1,4 +1,4 @@
-"""The first picture, in a real pseudo-terminal."""
+"""The first frame, in a real pseudo-terminal."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def start(tmp_path):
 
 
 def cells(terminal):
-    """Each cell with its colours."""
+    """Each cell of the screen with its colours."""
     screen = terminal.screen
     return [
         [
@@ -64,7 +64,7 @@ def test_the_first_picture_needs_no_heavy_module():
 def test_what_is_typed_right_after_exec_arrives_in_the_prompt_with_its_enter(start):
     terminal = start("slow")
     terminal.send("the first words typed here\rand thirty more of them")
-    terminal.until(lambda: terminal.told("sent") == ["the first words typed here"])
+    terminal.until(lambda: terminal.calls("sent") == ["the first words typed here"])
     terminal.until(lambda: terminal.shows("❯ and thirty more of them"))
 
 
@@ -73,7 +73,7 @@ def test_what_is_typed_while_textual_comes_up_arrives_in_the_prompt(start):
     terminal.until(lambda: terminal.shows(OPENING))
     for key in "thirty keys, typed one by one\rand more":
         terminal.send(key)
-    terminal.until(lambda: terminal.told("sent") == ["thirty keys, typed one by one"])
+    terminal.until(lambda: terminal.calls("sent") == ["thirty keys, typed one by one"])
     terminal.until(lambda: terminal.shows("❯ and more"))
 
 
@@ -88,7 +88,7 @@ def test_the_terminal_is_given_back_when_starting_fails(start):
 
 def test_the_screen_is_not_cleared_when_textual_takes_over(start):
     terminal = start("plain")
-    terminal.until(lambda: terminal.told("opened"))
+    terminal.until(lambda: terminal.calls("opened"))
     terminal.until(lambda: terminal.shows("fake/one"[5:]))
     assert terminal.raw.count(b"\x1b[?1049h") == 1
     assert b"\x1b[2J" not in terminal.raw

@@ -1,4 +1,4 @@
-"""From what is remembered to the message that taught it, on the full screen with real sessions."""
+"""From an entry of memory to its source message, on the full screen with real sessions."""
 
 import pytest
 from fakes.screens import opened, screen_of, screen_text, until
@@ -19,7 +19,7 @@ from ouro.utils.runtime import get_history_dir, get_memory_dir, get_sessions_dir
 
 OLD, AT = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "2026-11-20T10:00:00.000Z"
 TURNS = 90
-"""More than one page of what is scrolled to, and far more than a resume reads at first."""
+"""More than one page above the target, and far more than a resume reads first."""
 
 
 def words(turn):
@@ -37,7 +37,7 @@ def sessions(repository):
     wait(store.close_session(OLD))
 
 
-def learned(name, text, turn, message):
+def commit_memory(name, text, turn, message):
     marks = {"Ouro-Origin": "agent", "Ouro-Session": OLD, "Ouro-Turn": str(turn), "Ouro-Message": str(message)}
     user_store(get_memory_dir(), get_history_dir(), lambda _text: "").save_and_commit({name: text}, "Learn", marks)
 
@@ -51,53 +51,53 @@ def app(repository):
     return make
 
 
-async def is_there(pilot, turn):
-    """The message is the first thing on the screen, and the reader stays with it."""
+async def assert_message_at_top(pilot, turn):
+    """The message is at the top of the screen, and the transcript does not follow its end."""
     await until(pilot, lambda: words(turn) in screen_text(pilot.app))
     lines = [line for line in screen_text(pilot.app).splitlines() if line.strip()]
     assert any(words(turn) in line for line in lines[:4]), screen_text(pilot.app)
     assert not pilot.app.conversation.transcript.following
 
 
-async def ordered(pilot, line):
+async def run_command(pilot, line):
     await opened(pilot)
     await pilot.press(*line, "enter")
 
 
 async def test_blame_opens_the_session_at_the_message_far_back_that_taught_a_line(app, sessions):
-    learned("facts.md", "- One.\n", 7, 13)
+    commit_memory("facts.md", "- One.\n", 7, 13)
     await sessions.close_session(OLD)
     async with app().run_test(size=(100, 30)) as pilot:
-        await ordered(pilot, "/memory blame facts 1")
+        await run_command(pilot, "/memory blame facts 1")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
         await pilot.press("down", "enter")
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
-        await is_there(pilot, 7)
+        await assert_message_at_top(pilot, 7)
 
 
 async def test_the_evidence_of_a_note_leads_to_its_turn(app, sessions):
     note = Note(id="mem_00000001", scope="user", session_id=OLD, turn=40, text="Use tox.")
-    learned(note.file_name, note_text(note), 40, 79)
+    commit_memory(note.file_name, note_text(note), 40, 79)
     await sessions.close_session(OLD)
     async with app().run_test(size=(100, 30)) as pilot:
-        await ordered(pilot, "/memory evidence mem_00000001")
+        await run_command(pilot, "/memory evidence mem_00000001")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
         await pilot.press("down", "enter")
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
-        await is_there(pilot, 40)
+        await assert_message_at_top(pilot, 40)
 
 
 async def test_why_of_a_turn_leads_to_it_in_this_very_session(app, sessions):
     await sessions.close_session(OLD)
     async with app(OpenRequest(OLD)).run_test(size=(100, 30)) as pilot:
-        await ordered(pilot, "/memory why 12")
+        await run_command(pilot, "/memory why 12")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
         await pilot.press("down", "enter")
-        await is_there(pilot, 12)
+        await assert_message_at_top(pilot, 12)
 
 
 async def test_the_browser_jumps_to_the_turn_that_taught(app, sessions):
-    learned("facts.md", "- One.\n", 30, 59)
+    commit_memory("facts.md", "- One.\n", 30, 59)
     await sessions.close_session(OLD)
     async with app().run_test(size=(100, 30)) as pilot:
         await opened(pilot)
@@ -109,24 +109,24 @@ async def test_the_browser_jumps_to_the_turn_that_taught(app, sessions):
         await until(pilot, lambda: "Enter opens it" in screen_text(pilot.app))
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
-        await is_there(pilot, 30)
+        await assert_message_at_top(pilot, 30)
 
 
 async def test_a_message_of_a_branch_that_was_left_is_shown_on_that_branch_and_that_is_said(app, sessions):
     await sessions.save_memory(OLD, RewindRecord(100, AT, ("conversation",)))
     await sessions.save_memory(OLD, MessageRecord(2 * TURNS + 1, AT, user("Another way.")))
     await sessions.close_session(OLD)
-    learned("facts.md", "- One.\n", 85, 169)
+    commit_memory("facts.md", "- One.\n", 85, 169)
     async with app().run_test(size=(100, 30)) as pilot:
-        await ordered(pilot, "/memory blame facts 1")
+        await run_command(pilot, "/memory blame facts 1")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
         assert "on a branch that a rewind left" in pilot.app.conversation.transcript.as_markdown()
         await pilot.press("down", "enter")
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
-        await is_there(pilot, 85)
+        await assert_message_at_top(pilot, 85)
         assert "on a branch that was left" in pilot.app.conversation.transcript.as_markdown()
     last = (await sessions.load_session(OLD, read_only=True)).records[-1]
-    assert last == MessageRecord(2 * TURNS + 1, AT, user("Another way."))  # looking has changed nothing
+    assert last == MessageRecord(2 * TURNS + 1, AT, user("Another way."))  # opening has changed nothing
 
 
 async def test_a_message_that_is_gone_is_said_and_the_session_is_there(app, sessions):

@@ -1,4 +1,4 @@
-"""A long session on the screen: what stands far above, and has left memory, leaves the screen too and comes back."""
+"""A long session on the screen: old parts that have left memory leave the screen as well, and can be shown again."""
 
 import pytest
 from fakes.screens import opened, screen_of, until
@@ -31,13 +31,13 @@ async def compact(session):
     await memory.record(CompactionRecord(memory.next_number, memory.now(), (1, sent[-10].number), (1,), "Said."))
 
 
-def said(app):
+def block_texts(app):
     return [block.text for block in app.conversation.transcript.blocks if isinstance(block, UserMessage)]
 
 
 async def ask(pilot, text):
     await pilot.press(*text, "enter")
-    await until(pilot, lambda: text in said(pilot.app) and not pilot.app.turns.running)
+    await until(pilot, lambda: text in block_texts(pilot.app) and not pilot.app.turns.running)
 
 
 async def test_the_screen_keeps_the_last_messages_and_shows_each_of_the_others_once_who_scrolls(session, monkeypatch):
@@ -49,14 +49,14 @@ async def test_the_screen_keeps_the_last_messages_and_shows_each_of_the_others_o
 
     async with screen_of(open_session=open_it).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
-        assert said(pilot.app) == everything
+        assert block_texts(pilot.app) == everything
         await ask(pilot, "one")
-        assert said(pilot.app) == [*everything, "one"], "memory holds it all"
+        assert block_texts(pilot.app) == [*everything, "one"], "memory holds it all"
 
         await compact(session)
         await ask(pilot, "two")
-        assert said(pilot.app) == [*everything[-2:], "one", "two"]
+        assert block_texts(pilot.app) == [*everything[-2:], "one", "two"]
 
         while session.scrollback.has_more:
             await pilot.app.conversation.show_earlier()
-        assert said(pilot.app) == [*everything, "one", "two"]
+        assert block_texts(pilot.app) == [*everything, "one", "two"]

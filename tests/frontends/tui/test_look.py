@@ -1,4 +1,4 @@
-"""What is written in a theme can be read: the contrast of each pair of colours that meets on the screen."""
+"""Themes are readable: the contrast of each pair of colours that is used together."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from ouro.frontends.tui.look import ANSI, THEMES, theme_for
 
 MIXED_THEMES = [name for name in THEMES if name != ANSI]
 READABLE = 4.5
-"""The ratio that WCAG 2 demands of text (AA)."""
+"""The minimum contrast of text by WCAG 2 (AA)."""
 TONES = ("text", "muted", "faint", "accent", "info", "success", "warning", "error")
 
 
@@ -35,7 +35,7 @@ def _luminance(color):
 def test_each_tone_can_be_read_where_it_is_used(name):
     colors = THEMES[name]
     pairs = [(tone, ground) for tone in TONES for ground in ("background", "surface")]
-    pairs += [(tone, "panel") for tone in ("text", "muted")] + [("background", "info")]  # the last: what is selected
+    pairs += [(tone, "panel") for tone in ("text", "muted")] + [("background", "info")]  # last: the selection
     ratios = {pair: contrast(*(colors[part] for part in pair)) for pair in pairs}
     assert {pair: ratio for pair, ratio in ratios.items() if ratio < READABLE} == {}
 

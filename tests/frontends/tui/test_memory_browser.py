@@ -1,4 +1,4 @@
-"""The memory browser on a real memory: by keys alone."""
+"""The memory browser on a real memory, operated by keys only."""
 
 import contextlib
 
@@ -198,8 +198,8 @@ async def test_what_changes_while_it_is_open_is_shown_and_leaves_one_line_behind
         assert texts(browser) == ["1.", "Two.", "3."]
         store = memory.scopes["user"].store
         store.save_and_commit({"preferences.md": "- Use tabs.\n"}, "Edit", {"Ouro-Origin": "person"})
-        app.session.happens(by_hand)
-        app.session.happens(learned)
+        app.session.emit_event(by_hand)
+        app.session.emit_event(learned)
         await until(pilot, lambda: "Use tabs." in texts(browser))
         assert browser._list.marked.text == "3."
         await pilot.press("escape")

@@ -1,4 +1,4 @@
-"""What the memory browser and the receipt look like, on a real memory of both scopes."""
+"""Snapshots of the memory browser and the receipt, on a real memory of both scopes."""
 
 import itertools
 from datetime import date
@@ -53,7 +53,7 @@ RECALLED = NotesRecalled(
 def app(home, tmp_path, monkeypatch):
     clock = SimpleNamespace(time=itertools.count(1_795_255_200, 3_600).__next__)
     monkeypatch.setattr("ouro.memory.long_term.git.repository.time", clock)
-    monkeypatch.setattr("ouro.memory.long_term.manager.estimate", lambda _block: 600)  # paths of any length are in it
+    monkeypatch.setattr("ouro.memory.long_term.manager.estimate", lambda _block: 600)  # its paths have any length
     monkeypatch.setattr("ouro.frontends.tui.screens.memory_pages.local_time", lambda at: local_time(at, TODAY))
     (tmp_path / "api.py").write_text("changed since\n")
 

@@ -1,4 +1,4 @@
-"""How a session is opened on the screen: trust, no model, a session that is resumed."""
+"""Opening a session on the screen: the trust question, no model, a resumed session."""
 
 import asyncio
 from pathlib import Path
@@ -96,7 +96,7 @@ async def test_what_is_typed_while_trust_is_asked_stays_in_the_prompt(monkeypatc
     async with screen_of(open_session=open_session).run_test() as pilot:
         await until(pilot, lambda: "Do you trust /project?" in screen_text(pilot.app))
         await type_text(pilot, "mend test 12")
-        await pilot.press("backspace", "enter")  # too soon after a letter: neither an answer nor sent
+        await pilot.press("backspace", "enter")  # too soon after a letter: it neither answers nor sends
         assert session.sent == []
         pilot.app.screen._accepts_from = 0.0
         await pilot.press("1")

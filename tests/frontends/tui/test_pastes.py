@@ -7,8 +7,8 @@ from ouro.frontends.tui.driver import KeyParser, PasteSplitter
 PIECES = st.lists(st.tuples(st.booleans(), st.text("ab\x1b[2~01;m\r\x07", min_size=1, max_size=12)), max_size=5)
 
 
-def joined(given_on):
-    """The pieces, neighbouring keys in one."""
+def join_keys(given_on):
+    """The pieces; consecutive keys become one piece."""
     pieces = []
     for pasted, text in given_on:
         if pieces and not pasted and not pieces[-1][0]:
@@ -28,7 +28,7 @@ def test_pastes_and_keys_come_out_as_they_went_in_however_they_are_cut(pieces, s
         came += splitter.feed(sent[start : start + size])
     if held := splitter.release():
         came.append((False, held))
-    assert joined(came) == joined((pasted, text if pasted else f"{text}.") for pasted, text in pieces)
+    assert join_keys(came) == join_keys((pasted, text if pasted else f"{text}.") for pasted, text in pieces)
 
 
 def test_an_escape_alone_is_given_on_when_nothing_follows():
@@ -44,7 +44,7 @@ def test_an_escape_alone_is_given_on_when_nothing_follows():
 @pytest.mark.parametrize(
     ("sent", "key"),
     [
-        ("\x1b\r", "alt+enter"),  # every terminal without a keyboard protocol
+        ("\x1b\r", "alt+enter"),  # all terminals without a keyboard protocol
         ("\x1b[27;2;13~", "shift+enter"),  # xterm and tmux, modifyOtherKeys
         ("\x1b[27;3;13~", "alt+enter"),
         ("\x1b[13;2u", "shift+enter"),  # kitty

@@ -1,4 +1,4 @@
-"""A few pictures of the whole screen, one a state."""
+"""Snapshots of the whole screen, one for each state."""
 
 import pytest
 from fakes.fake_session import FakeSession

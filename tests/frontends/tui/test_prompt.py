@@ -1,4 +1,4 @@
-"""The prompt: history, completion, attachments, drafts put aside."""
+"""The prompt: history, completion, attachments, saved drafts."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ async def test_up_and_down_walk_the_history_and_come_back_to_the_draft():
     async with screen_of(FakeSession([says("1"), says("2")])).run_test() as pilot:
         await opened(pilot)
         await pilot.press("a", "enter", "b", "enter")
-        pilot.app.conversation.prompt_history.add("/resume")  # its suggestions would take the next key
+        pilot.app.conversation.prompt_history.add("/resume")  # a list of suggestions would take the next key
         await pilot.press("c")
         texts = []
         for key in ("up", "up", "up", "up", "down", "down", "down", "down"):
@@ -303,12 +303,12 @@ async def test_a_key_is_drawn_without_waiting_for_the_next_frame(monkeypatch):
         screen, prompt = app.screen, app.conversation.prompt
         await until(pilot, lambda: not screen._layout_required and not screen._dirty_widgets)
         await pilot.pause(0.1)
-        screen._update_timer.stop()  # there is no next frame
+        screen._update_timer.stop()  # no further frame is drawn by the timer
         monkeypatch.setattr(app, "_display", lambda _, update: drawn.append(screen_text(app)))
         prompt.post_message(events.Key("x", "x"))
         async with asyncio.timeout(5):
             while not any("❯ x" in text for text in drawn):
-                await asyncio.sleep(0.001)  # and not `until`: the pilot draws, too
+                await asyncio.sleep(0.001)  # not `until`, because the pilot draws as well
 
 
 async def test_a_long_prompt_leaves_the_screen_its_place_and_shows_the_cursor():

@@ -1,4 +1,4 @@
-"""Permission questions and questions of the agent, key by key."""
+"""Permission questions and questions of the agent, operated by keys."""
 
 import asyncio
 from pathlib import Path
@@ -74,7 +74,7 @@ async def test_the_card_shows_what_a_hook_has_made_of_the_call():
         await pilot.press("g", "enter")
         await asked(pilot)
         shown = screen_text(pilot.app)
-        assert shown.count("git push --dry-run") == 2  # card and question
+        assert shown.count("git push --dry-run") == 2  # in the tool card and in the question
         assert "origin main" not in shown
 
 
@@ -176,7 +176,7 @@ async def test_a_message_that_is_pasted_at_a_question_ends_with_its_enter(monkey
         await opened(pilot)
         await pilot.press("g", "enter")
         await asked(pilot)
-        monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)  # every key comes right behind the one before it
+        monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)  # all keys come immediately after one another
         await pilot.press(*"do it", "enter")
         await until(pilot, lambda: session.steered == ["do it"])
         pilot.app.conversation.questions.panel._listens_from = 0.0
@@ -252,7 +252,7 @@ async def test_a_question_has_its_choices_also_where_a_place_was_asked_for_befor
     lay_out = Screen._refresh_layout
 
     def ask_first(screen, *arguments, **options):
-        screen._compositor._full_map_invalidated = True  # as after a scroll
+        screen._compositor._full_map_invalidated = True  # as after scrolling
         assert screen._compositor.full_map or screen.app.conversation.session is None
         lay_out(screen, *arguments, **options)
 

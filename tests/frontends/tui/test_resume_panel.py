@@ -1,4 +1,4 @@
-"""The panel before the first call after a resume: it tells, it offers, and it never stands in the way."""
+"""The panel before the first model call after a resume: information and choices; it never blocks the prompt."""
 
 import pytest
 from fakes.fake_resumed import CARD, NOW, FakeResumed
@@ -22,7 +22,7 @@ def app_on(session):
     return app
 
 
-async def told(pilot):
+async def wait_for_panel(pilot):
     await opened(pilot)
     await until(pilot, lambda: pilot.app.conversation.resume.is_open)
     await pilot.pause()
@@ -35,7 +35,7 @@ async def test_it_tells_while_the_prompt_can_be_used(snap_compare):
         await opened(pilot)
         await pilot.press(*"go ")
         session.resumed.ready.set()
-        await told(pilot)
+        await wait_for_panel(pilot)
         await pilot.press(*"on", "enter")
         await until(pilot, lambda: session.sent == ["go on"])
         assert (session.resumed.taken, pilot.app.conversation.resume.is_open) == ([], False)
@@ -45,7 +45,7 @@ async def test_it_tells_while_the_prompt_can_be_used(snap_compare):
 async def test_tab_marks_and_enter_takes_on_empty_input(tabs, taken):
     session = resumed()
     async with app_on(session).run_test(size=(80, 24)) as pilot:
-        await told(pilot)
+        await wait_for_panel(pilot)
         await pilot.press(*["tab"] * tabs, "enter")
         await until(pilot, lambda: not pilot.app.conversation.resume.is_open)
         await until(pilot, lambda: session.resumed.taken == taken)
@@ -57,7 +57,7 @@ async def test_tab_marks_and_enter_takes_on_empty_input(tabs, taken):
 async def test_esc_puts_it_away_and_a_click_takes(snap_compare):
     session = resumed()
     async with app_on(session).run_test(size=(80, 24)) as pilot:
-        await told(pilot)
+        await wait_for_panel(pilot)
         await pilot.press("escape")
         assert not pilot.app.conversation.resume.is_open
         assert len(pilot.app.screen_stack) == 1
@@ -110,4 +110,4 @@ def test_the_words_of_the_card():
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 10)])
 def test_it_looks_like_this(size, snap_compare):
-    assert snap_compare(app_on(resumed()), terminal_size=size, run_before=told)
+    assert snap_compare(app_on(resumed()), terminal_size=size, run_before=wait_for_panel)

@@ -1,4 +1,4 @@
-"""Going back on the screen: Esc Esc, the sheet, and what comes of it."""
+"""Rewinds on the screen: Esc Esc, the sheet, and the result."""
 
 import asyncio
 
@@ -124,7 +124,7 @@ async def test_a_box_appears_for_what_can_be_undone_and_space_ticks_it():
         await sheet_of(pilot)
         await until(pilot, lambda: "☐ memory (2 changes)" in screen_text(pilot.app))
         assert "☐ files" not in screen_text(pilot.app)
-        await pilot.press("tab", "tab", "space")  # past the conversation
+        await pilot.press("tab", "tab", "space")  # skip the first box
         assert "☑ memory (2 changes)" in screen_text(pilot.app)
         await pilot.press("enter")
         await until(pilot, lambda: session.rewind.went)
@@ -139,7 +139,7 @@ async def test_a_box_that_is_not_offered_for_a_message_is_not_ticked_for_it():
         await pilot.press("escape", "escape")
         await sheet_of(pilot)
         await until(pilot, lambda: "☐ files (3 files)" in screen_text(pilot.app))
-        await pilot.press("tab", "tab", "space")  # past the conversation
+        await pilot.press("tab", "tab", "space")  # skip the first box
         session.rewind.offered = {}
         await pilot.press("up", "up")
         await until(pilot, lambda: "files (" not in screen_text(pilot.app))
@@ -158,7 +158,7 @@ async def test_undo_shows_the_same_boxes_with_the_last_message_and_its_files_tic
         await until(pilot, lambda: "☑ conversation" in screen_text(pilot.app))
         await until(pilot, lambda: "☑ files (3 files)" in screen_text(pilot.app))
         assert "☐ memory (2 changes)" in screen_text(pilot.app)
-        await pilot.press("tab", "space", "tab", "tab", "space", "enter")  # not the conversation, but memory
+        await pilot.press("tab", "space", "tab", "tab", "space", "enter")  # untick the first box, tick memory
         await until(pilot, lambda: session.rewind.went)
         assert session.rewind.went == [("rewind", 9, ("files", "memory"), "only")]
 
@@ -168,7 +168,7 @@ async def test_redo_has_a_box_for_each_scope_and_enter_does_what_is_ticked():
     async with screen_of(session).run_test() as pilot:
         for keys, went in (
             (("enter",), [("redo", "conversation", "files", "memory")]),
-            (("space", "tab", "tab", "space", "enter"), [("redo", "files")]),  # the conversation has the focus
+            (("space", "tab", "tab", "space", "enter"), [("redo", "files")]),  # the first box has the focus
             (("escape",), []),
         ):
             session.rewind.went.clear()

@@ -1,4 +1,4 @@
-"""The screen that picks a session: before any is open, from /resume, and where several answer."""
+"""The screen that selects a session: at the start, from /resume, and if a name matches several."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -56,7 +56,7 @@ def session_catalog():
 
 
 class Requests:
-    """Opens a session for each request, and keeps the requests."""
+    """Opens a session for each request, and records the requests."""
 
     def __init__(self, *failures):
         self.failures = list(failures)
@@ -82,8 +82,8 @@ def at_noon(monkeypatch):
     monkeypatch.setattr("ouro.frontends.tui.screens.session_picker.now", lambda: NOW)
 
 
-async def picking(pilot):
-    """Until the picker has its list."""
+async def wait_for_picker(pilot):
+    """Wait until the picker has its list."""
     await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker) and pilot.app.screen._is_loaded)
     return pilot.app.screen
 
@@ -95,7 +95,7 @@ def titles(picker):
 async def test_it_opens_before_any_session_and_continues_with_the_one_that_is_taken(session_catalog):
     requests = Requests()
     async with app_on(session_catalog, requests).run_test(size=(80, 24)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         assert requests.asked == []
         assert titles(picker) == ["mend the broken import", "write the documentation", "try another parser"]
 
@@ -108,7 +108,7 @@ async def test_it_opens_before_any_session_and_continues_with_the_one_that_is_ta
 
 async def test_typing_searches_titles_at_once_and_what_was_said_after_it(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         await pilot.press(*"import")
         assert titles(picker) == ["mend the broken import"]
         picker._search.value = "lexer"
@@ -123,13 +123,13 @@ async def test_what_was_typed_before_the_list_was_there_is_searched(session_cata
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker))
         await pilot.press(*"docum")
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         await until(pilot, lambda: titles(picker) == ["write the documentation"])
 
 
 async def test_ctrl_a_shows_the_sessions_of_all_projects(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(100, 24)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         await pilot.press("ctrl+a")
         assert "of another project" in titles(picker)
         assert "/elsewhere/api" in screen_text(pilot.app)
@@ -140,20 +140,20 @@ async def test_ctrl_a_shows_the_sessions_of_all_projects(session_catalog):
 async def test_where_this_project_has_none_all_are_shown(session_catalog):
     session_catalog.project = "/new"
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
-        assert len(titles(await picking(pilot))) == 4
+        assert len(titles(await wait_for_picker(pilot))) == 4
 
 
 async def test_esc_begins_a_new_session_and_ctrl_c_leaves(session_catalog):
     requests = Requests()
     async with app_on(session_catalog, requests).run_test() as pilot:
-        await picking(pilot)
+        await wait_for_picker(pilot)
         await pilot.press("escape")
         await opened(pilot)
         assert requests.asked == [OpenRequest()]
 
     requests = Requests()
     async with app_on(session_catalog, requests).run_test() as pilot:
-        await picking(pilot)
+        await wait_for_picker(pilot)
         await pilot.press("ctrl+c")
         await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit)
         assert requests.asked == []
@@ -161,7 +161,7 @@ async def test_esc_begins_a_new_session_and_ctrl_c_leaves(session_catalog):
 
 async def test_a_session_is_renamed_and_stays_marked(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         await pilot.press("down", "f2")
         await until(pilot, lambda: isinstance(pilot.app.screen, LineSheet))
         await pilot.press(*" now", "enter")
@@ -171,7 +171,7 @@ async def test_a_session_is_renamed_and_stays_marked(session_catalog):
 
 async def test_what_is_shown_beside_the_list_has_the_new_name_too(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(120, 30)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
         await pilot.press("f2")
         await until(pilot, lambda: isinstance(pilot.app.screen, LineSheet))
@@ -182,7 +182,7 @@ async def test_what_is_shown_beside_the_list_has_the_new_name_too(session_catalo
 
 async def test_what_to_press_is_seen_in_a_narrow_terminal_too(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(40, 10)) as pilot:
-        await picking(pilot)
+        await wait_for_picker(pilot)
         await pilot.press("ctrl+d")
         await until(pilot, lambda: "Move to trash? y yes · other keys no" in screen_text(pilot.app))
         await pilot.press("y")
@@ -195,7 +195,7 @@ async def test_the_session_on_the_screen_is_renamed_by_itself(session_catalog):
     async with screen_of(session).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press(*"/resume", "enter")
-        await picking(pilot)
+        await wait_for_picker(pilot)
         await pilot.press("f2")
         await until(pilot, lambda: isinstance(pilot.app.screen, LineSheet))
         await pilot.press("ctrl+u", *"other", "enter")
@@ -204,7 +204,7 @@ async def test_the_session_on_the_screen_is_renamed_by_itself(session_catalog):
 
 async def test_deleting_asks_first_goes_to_the_trash_and_can_be_undone(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         await pilot.press("ctrl+d", "n")
         assert (len(titles(picker)), session_catalog.trash) == (3, [])
         await pilot.press("ctrl+d")
@@ -219,7 +219,7 @@ async def test_deleting_asks_first_goes_to_the_trash_and_can_be_undone(session_c
 async def test_in_the_list_letters_are_keys(session_catalog):
     requests = Requests()
     async with app_on(session_catalog, requests).run_test(size=(80, 24)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         await pilot.press("tab", "d", "y")
         await until(pilot, lambda: len(titles(picker)) == 2)
         await pilot.press("u")
@@ -237,7 +237,7 @@ async def test_what_goes_wrong_is_told_at_the_foot(session_catalog):
 
     session_catalog.delete_session = refuse
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         await pilot.press("ctrl+d", "y")
         await until(pilot, lambda: "in use by process 7" in screen_text(pilot.app))
         assert len(titles(picker)) == 3
@@ -245,7 +245,7 @@ async def test_what_goes_wrong_is_told_at_the_foot(session_catalog):
 
 async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over_it(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(120, 30)) as pilot:
-        await picking(pilot)
+        await wait_for_picker(pilot)
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
         await pilot.press("down")
         await until(pilot, lambda: "The session is empty." in screen_text(pilot.app))
@@ -265,7 +265,7 @@ async def test_where_several_answer_the_picker_has_these(session_catalog):
     requests = Requests(several)
     request = OpenRequest("the", fork=True)
     async with app_on(session_catalog, requests, request).run_test(size=(80, 24)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         assert titles(picker) == ["write the documentation", "of another project"]
         await pilot.press("enter")
         await opened(pilot)
@@ -289,7 +289,7 @@ async def test_a_session_in_use_is_offered_read_only_or_as_a_copy(session_catalo
 async def test_ten_thousand_sessions_are_lines_and_not_widgets(session_catalog):
     session_catalog.known = [info(number, f"session {number}", hours=number) for number in range(1, 10_001)]
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
-        picker = await picking(pilot)
+        picker = await wait_for_picker(pilot)
         await pilot.press("tab", "end")
         assert picker._list.marked.info.title == "session 10000"
         assert "❯ session 10000" in screen_text(pilot.app)
@@ -299,7 +299,7 @@ async def test_ten_thousand_sessions_are_lines_and_not_widgets(session_catalog):
 @pytest.mark.parametrize("size", [(80, 24), (120, 30), (40, 10)])
 def test_it_looks_like_this(session_catalog, size, snap_compare):
     async def before(pilot):
-        await picking(pilot)
+        await wait_for_picker(pilot)
         await pilot.press("down", "up")
         await until(pilot, lambda: size[0] < 112 or "The import was cyclic." in screen_text(pilot.app))
 

@@ -1,4 +1,4 @@
-"""The session of the program's start, and a turn that begins before there is a screen."""
+"""The session of the program's start, and a turn that begins before the screen exists."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from ouro.session.opening import PICK
 
 
 def start_on(session, *messages, message="", request=None):
-    """A start at which these messages were typed."""
+    """A start with these typed messages."""
     waiting = list(messages)
     return SessionStart(
         opener(session), request or OpenRequest(), message, lambda: waiting.pop(0) if waiting else ""

@@ -1,4 +1,4 @@
-"""How the transcript looks: one picture a state."""
+"""Snapshots of the transcript, one for each state."""
 
 import pytest
 from fakes.transcript_app import TranscriptApp

@@ -1,4 +1,4 @@
-"""The transcript widget: where it stands, what it keeps, what can be copied."""
+"""The transcript widget: its scroll position, what it keeps, what can be copied."""
 
 import pytest
 from fakes.screens import until
@@ -16,7 +16,7 @@ from ouro.messages import ToolCall, assistant
 SIZE = (40, 10)
 
 
-def numbered(count, start=0):
+def numbered_lines(count, start=0):
     return "\n\n".join(f"line {n}" for n in range(start, start + count))
 
 
@@ -45,7 +45,7 @@ async def test_it_stays_at_its_end_while_an_answer_grows():
 
 
 async def test_it_stays_where_the_reader_scrolled_to_and_says_what_is_new():
-    app = TranscriptApp(TextDelta(numbered(20)))
+    app = TranscriptApp(TextDelta(numbered_lines(20)))
     async with app.run_test(size=SIZE) as pilot:
         app.transcript.action_page_up()
         await pilot.pause()
@@ -92,11 +92,11 @@ async def test_a_page_up_draws_the_page_above_behind_what_is_shown():
         assert app.lines() == shown
         drawn = [bool(block.last_lines) for block in blocks]
         app.transcript.action_page_up()
-        assert [bool(block.last_lines) for block in blocks] == drawn  # nothing had to be drawn for this page
+        assert [bool(block.last_lines) for block in blocks] == drawn  # this page was not drawn
 
 
 async def test_the_end_key_and_a_click_on_the_hint_follow_again():
-    app = TranscriptApp(TextDelta(numbered(20)))
+    app = TranscriptApp(TextDelta(numbered_lines(20)))
     async with app.run_test(size=SIZE) as pilot:
         app.transcript.action_scroll_home()
         app.show(TextDelta("\n\nlast"))
@@ -109,7 +109,7 @@ async def test_the_end_key_and_a_click_on_the_hint_follow_again():
 
 
 async def test_keys_and_wheel_scroll_by_lines_and_pages():
-    app = TranscriptApp(TextDelta(numbered(30)))
+    app = TranscriptApp(TextDelta(numbered_lines(30)))
     async with app.run_test(size=SIZE) as pilot:
         app.transcript.focus()
         end = app.transcript.scroll_offset.y
@@ -122,7 +122,7 @@ async def test_keys_and_wheel_scroll_by_lines_and_pages():
 
 
 async def test_scrolling_up_through_blocks_never_drawn_does_not_jump():
-    app = TranscriptApp(*(Replied(assistant(numbered(7, start=10 * n))) for n in range(50)))
+    app = TranscriptApp(*(Replied(assistant(numbered_lines(7, start=10 * n))) for n in range(50)))
     async with app.run_test(size=SIZE):
         seen = app.lines()[0]
         for _ in range(60):
@@ -145,7 +145,7 @@ async def test_a_resize_keeps_the_line_that_is_read_on_top():
 
 
 async def test_only_what_is_looked_at_is_drawn():
-    app = TranscriptApp(*(Replied(assistant(numbered(5))) for _ in range(1000)))
+    app = TranscriptApp(*(Replied(assistant(numbered_lines(5))) for _ in range(1000)))
     async with app.run_test(size=SIZE):
         assert sum(block._is_drawn for block in app.transcript._blocks.blocks) < 10
 
@@ -264,7 +264,7 @@ async def test_every_line_is_as_wide_as_the_screen_also_with_wide_characters():
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_the_newest_block_of_many_is_in_sight_after_a_replay(count):
-    app = TranscriptApp(*(Replied(assistant(numbered(count, n))) for n in range(500)))
+    app = TranscriptApp(*(Replied(assistant(numbered_lines(count, n))) for n in range(500)))
     async with app.run_test(size=SIZE):
         assert app.lines()[-1] == f"  line {499 + count - 1}"
 

@@ -1,4 +1,4 @@
-"""The transcript on the whole screen: search, jumps, and what is back afterwards."""
+"""The transcript on the whole screen: search, jumps, and the state after it is closed."""
 
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, until

@@ -1,4 +1,4 @@
-"""Each event, and what the transcript shows of it."""
+"""Each event, and how the transcript shows it."""
 
 import pytest
 from fakes.transcript_app import TranscriptApp

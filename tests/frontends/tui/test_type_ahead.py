@@ -1,4 +1,4 @@
-"""What is typed before Textual is there: LineEditor by itself, and the hand-over in a real pseudo-terminal."""
+"""Typing before Textual runs: LineEditor alone, and the handover in a real pseudo-terminal."""
 
 import threading
 import time
@@ -71,7 +71,7 @@ def test_ctrl_c_twice_and_ctrl_d_quit_on_empty_input():
     assert editor_after("\x03", "\x03").leaves
     assert not editor_after("\x03", "\x03", gap=3.0).leaves
     assert editor_after("\x04").leaves
-    assert editor_after("\x1b[A", "\x03", "\x03").leaves  # also where Textual never comes
+    assert editor_after("\x1b[A", "\x03", "\x03").leaves  # even if Textual never starts
 
 
 @settings(max_examples=100, deadline=None)
@@ -113,7 +113,7 @@ def test_keys_are_shown_before_textual(start, size):
     terminal.send("x" * 100)
     terminal.until_shows("xxxxx")
     assert all(len(line) <= size[1] for line in terminal.lines())
-    assert not (terminal.folder / "told").exists()
+    assert not (terminal.folder / "calls").exists()
 
 
 def test_ctrl_c_and_ctrl_d_quit_before_textual(start):
@@ -142,7 +142,7 @@ def test_a_thousand_keys_a_second_during_the_start_arrive_once_and_in_order(star
 
     thread = threading.Thread(target=press)
     thread.start()
-    terminal.until(lambda: len(terminal.told("sent")) == len(messages) and terminal.shows("❯ the rest"))
+    terminal.until(lambda: len(terminal.calls("sent")) == len(messages) and terminal.shows("❯ the rest"))
     thread.join()
-    assert terminal.told("sent") == messages
-    assert terminal.told("before_textual")[0]
+    assert terminal.calls("sent") == messages
+    assert terminal.calls("before_textual")[0]

@@ -1,4 +1,4 @@
-"""Vectors: what is kept and what is made anew."""
+"""Vectors: which are stored, reused and computed again."""
 
 import os
 import sqlite3
@@ -35,7 +35,7 @@ from ouro.session.budget import VectorBudget
 from ouro.settings import LimitSettings
 
 FILL_APART = Lookup._fill_in_process
-"""In the tests of sessions it does nothing."""
+"""In the tests of sessions it is replaced by a function that does nothing."""
 needs_weights = pytest.mark.skipif(local_embedder() is None, reason="requirements/vectors.txt is not installed")
 
 
@@ -46,12 +46,12 @@ def test_the_local_model_leaves_memory_when_it_is_not_asked(monkeypatch):
     before = embedder.embed(["the cat sat"])
     model, timer = weakref.ref(embedder._model), embedder._timer
     timer.join()
-    assert model() is None  # also where the garbage collector does not run
+    assert model() is None  # even without the garbage collector
     assert np.array_equal(embedder.embed(["the cat sat"]), before)
 
 
 class Counting:
-    """Vectors of letters, and what was asked of it."""
+    """Vectors that count letters; records the texts."""
 
     def __init__(self, name: str = "letters") -> None:
         self.name = name
@@ -69,8 +69,8 @@ class Counting:
 
 
 @pytest.fixture
-def told(home):
-    """A session of three passages, and an index that has read it."""
+def indexed_session(home):
+    """A session with three messages, and an index that contains it."""
     root = home / ".ouro" / "sessions"
     talk = StoredSession(root)
     talk.say(user("aaab"), assistant("ccd"), user("kkkl"))
@@ -95,8 +95,8 @@ def nearest(index, embedder, query) -> list[str]:
     return [hit.text for hit in search.find(query, 1, SearchFilter(kinds=("message",)))]
 
 
-def test_what_no_word_finds_is_found_by_its_vector(told):
-    index, _ = told
+def test_what_no_word_finds_is_found_by_its_vector(indexed_session):
+    index, _ = indexed_session
     embedder = Counting()
     vectors = Vectors(index, embedder)
     assert (missing(index), vectors.fill(), missing(index)) == (3, 3, 0)
@@ -104,16 +104,16 @@ def test_what_no_word_finds_is_found_by_its_vector(told):
     assert nearest(index, embedder, "kl") == ["kkkl"]
 
 
-def test_the_first_search_compares_all_vectors_though_they_are_read_in_portions(told, monkeypatch):
-    index, _ = told
+def test_the_first_search_compares_all_vectors_though_they_are_read_in_portions(indexed_session, monkeypatch):
+    index, _ = indexed_session
     Vectors(index, Counting()).fill()
     monkeypatch.setattr("ouro.memory.index.vectors._READ_AT_ONCE", 1)
     assert nearest(index, Counting(), "aab") == ["aaab"]
     assert nearest(index, Counting(), "kl") == ["kkkl"]
 
 
-def test_where_no_text_is_compared_the_model_is_not_asked(told):
-    index, _ = told
+def test_where_no_text_is_compared_the_model_is_not_asked(indexed_session):
+    index, _ = indexed_session
     embedder = Counting()
     Vectors(index, embedder).fill()
     search, asked = Search(index, Vectors(index, embedder)), len(embedder.asked)
@@ -123,8 +123,8 @@ def test_where_no_text_is_compared_the_model_is_not_asked(told):
     assert len(embedder.asked) == asked
 
 
-def test_a_text_is_embedded_once_also_when_its_session_is_read_again(told):
-    index, root = told
+def test_a_text_is_embedded_once_also_when_its_session_is_read_again(indexed_session):
+    index, root = indexed_session
     embedder = Counting()
     Vectors(index, embedder).fill()
     index.rebuild(Sources(root))
@@ -135,8 +135,8 @@ def test_a_text_is_embedded_once_also_when_its_session_is_read_again(told):
     assert nearest(index, embedder, "aab") == ["aaab"]
 
 
-def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(told):
-    index, _ = told
+def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(indexed_session):
+    index, _ = indexed_session
     one, other = Counting("one"), Counting("two")
     for embedder in (one, other, one, other):
         vectors = Vectors(index, embedder)
@@ -147,11 +147,11 @@ def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(told):
     for embedder in (one, other):
         assert sorted(each for each in embedder.asked if each != "aab") == ["aaab", "ccd", "kkkl"]
     Vectors(index, Counting("three")).fill(1)
-    assert nearest(index, one, "aab") == ["aaab"]  # also before anything is filled
+    assert nearest(index, one, "aab") == ["aaab"]  # even before a fill
 
 
-def test_two_models_at_once_leave_each_other_alone(told):
-    index, _ = told
+def test_two_models_at_once_leave_each_other_alone(indexed_session):
+    index, _ = indexed_session
     other = Counting("other")
 
     class Interrupted(Counting):
@@ -169,8 +169,8 @@ def test_two_models_at_once_leave_each_other_alone(told):
     assert (sorted(other.asked), again.asked) == (["aaab", "ccd", "kkkl"], [])
 
 
-def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(told):
-    index, _ = told
+def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(indexed_session):
+    index, _ = indexed_session
     Vectors(index, Counting("one")).fill()
     with index.writing() as database:
         database.execute("UPDATE models SET used = '2026-01-01'")
@@ -180,14 +180,14 @@ def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(told):
         assert database.execute("SELECT count(*) FROM vectors").fetchall() == [(3,)]
 
 
-def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
-    index, root = told
+def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(indexed_session):
+    index, root = indexed_session
     embedder = Counting()
     running = Search(index, Vectors(index, embedder))
     Vectors(index, embedder).fill()
     assert [hit.text for hit in running.find("aab", 1)] == ["aaab"]
     embedder.letters = "lkdcba"
-    assert running.find("bba", 1) == []  # words alone decide, until there are new ones
+    assert running.find("bba", 1) == []  # only words count until the vectors are computed again
     for vectors in (Vectors(index, embedder), running.vectors):
         while vectors.fill():
             pass
@@ -197,15 +197,15 @@ def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
     index.rebuild(Sources(root))
     with index.writing() as database:
         database.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM messages WHERE text = 'kkkl')")
-    embedder.letters = "klmabcd"  # another length while what is missing is made
+    embedder.letters = "klmabcd"  # another length while the missing vectors are computed
     while Vectors(index, embedder).fill():
         pass
     assert embedder.asked[-1] == "kkkl"
 
 
 @pytest.mark.parametrize("version", [4, 999])
-def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told, version):
-    index, root = told
+def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(indexed_session, version):
+    index, root = indexed_session
     embedder = Counting()
     Vectors(index, embedder).fill()
     with index.writing() as database:
@@ -231,8 +231,8 @@ def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told, vers
     assert index.made() != "old"
 
 
-def test_vectors_that_came_later_and_sessions_that_went_are_followed(told):
-    index, root = told
+def test_vectors_that_came_later_and_sessions_that_went_are_followed(indexed_session):
+    index, root = indexed_session
     embedder = Counting()
     vectors = Vectors(index, embedder)
     vectors.fill()
@@ -250,9 +250,9 @@ def test_vectors_that_came_later_and_sessions_that_went_are_followed(told):
     assert "mmmn" not in [hit.text for hit in search.find("mmn", 9)]
 
 
-def test_the_thread_limit_of_numpy_is_not_left_to_programs_that_we_start(told, monkeypatch):
+def test_the_thread_limit_of_numpy_is_not_left_to_programs_that_we_start(indexed_session, monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    Vectors(told[0], Counting())
+    Vectors(indexed_session[0], Counting())
     assert "OPENBLAS_NUM_THREADS" not in os.environ
 
 
@@ -271,7 +271,7 @@ async def test_a_lookup_keeps_up_in_the_background(home):
 
 
 class Far:
-    """A model elsewhere, which fails as long as it is told to; its vectors are those of Counting."""
+    """A remote embedding model that raises `failure`, if set; its vectors are those of Counting."""
 
     failure = ModelError("The server is on fire.")
 
@@ -299,7 +299,7 @@ async def test_a_model_that_fails_leaves_the_words_which_is_said_once(home, capl
     for _ in range(3):
         assert [hit.text for hit in await lookup.find("aaab", 1)] == ["aaab"]
     assert caplog.text.count("The server is on fire") == 1
-    assert far.asked == 1  # it is left alone for a while
+    assert far.asked == 1  # there is a pause after a failure
     monkeypatch.setattr(embeddings, "_REST_SECONDS", 0.0)
     embedder = RemoteEmbedder("far", far)
     with pytest.raises(ModelError, match="fire"):
@@ -369,7 +369,7 @@ async def test_a_session_with_one_turn_leaves_the_vectors_of_a_large_import_to_l
 @needs_weights
 async def test_the_local_model_runs_in_a_process_that_ends(home, monkeypatch):
     monkeypatch.setattr(Lookup, "_fill_in_process", FILL_APART)
-    monkeypatch.setattr(LocalEmbedder, "embed", None)  # not here
+    monkeypatch.setattr(LocalEmbedder, "embed", None)  # must not run in this process
     talk = StoredSession(home / ".ouro" / "sessions")
     talk.say(user("the parser drops a line"))
     talk.end()

@@ -1,4 +1,4 @@
-"""A filter narrows what is looked through, not what was found: whatever stands in front of it."""
+"""A filter limits the search itself, not its results: matches are found whatever else ranks above them."""
 
 import pytest
 from fakes.word_embedder import WordEmbedder
@@ -7,14 +7,14 @@ from ouro.memory.index import Index, Search, SearchFilter, Vectors
 from ouro.memory.index.query import SHIFT, content_hash
 
 CROWD = 2_200
-"""Passages, and notes, of another project that fit as well and are newer."""
+"""The number of passages, and of notes, of another project that match equally well and are newer."""
 TEXT = "the deploy of the gateway failed"
 BOTH = {f"{TEXT}, rare as it is", f"{TEXT}, put away"}
 ASKED = "why did the gateway deploy fail"
 
 
 def say(database, project, texts, at, until=""):
-    """A session of a project; its last text is said `until` then."""
+    """Insert a session of a project; `until` is the time of its last text."""
     (seq,) = database.execute(
         "INSERT INTO sessions (id, folder, project, created_at, updated_at, passages, outputs, size, mtime, read, hash)"
         " SELECT 's' || count(*), 's' || count(*), ?, ?, ?, ?, ?, 0, 0, 0, x'' FROM sessions RETURNING seq",

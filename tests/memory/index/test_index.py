@@ -1,4 +1,4 @@
-"""The index follows the files: what is appended, edited, deleted, added."""
+"""The index follows the files: appended, edited, deleted and added."""
 
 import sqlite3
 
@@ -37,7 +37,7 @@ def sources(root, memory) -> Sources:
     return Sources(root, (MemoryFolder("user", "", memory),))
 
 
-def said(index) -> list[tuple]:
+def rows(index) -> list[tuple]:
     with index.reading() as database:
         return database.execute("SELECT number, role, text FROM messages ORDER BY id").fetchall()
 
@@ -62,7 +62,7 @@ def test_words_of_people_and_outputs_of_tools_are_kept_apart(index, root, memory
     )
     talk.end()
     assert index.follow(sources(root, memory)) == 1
-    assert said(index) == [(1, "user", "fix api.py"), (2, "assistant", "I look."), (4, "assistant", "Two tests fail.")]
+    assert rows(index) == [(1, "user", "fix api.py"), (2, "assistant", "I look."), (4, "assistant", "Two tests fail.")]
     with index.reading() as database:
         outputs = database.execute("SELECT number, role, text FROM outputs ORDER BY id").fetchall()
     assert outputs == [(2, "shell", "pytest -q"), (3, "shell", "2 failed")]
@@ -78,7 +78,7 @@ def test_what_is_appended_is_read_and_nothing_else(index, root, memory):
     talk.change(TitleRecord("counting", AT))
     talk.change(SummaryRecord("They counted.", AT, 2))
     assert index.follow(sources(root, memory)) == 1
-    assert [text for _, _, text in said(index)] == ["one", "two"]
+    assert [text for _, _, text in rows(index)] == ["one", "two"]
     with index.reading() as database:
         row = database.execute("SELECT seq, title, summary, messages FROM sessions").fetchone()
         read = database.execute("SELECT read FROM sessions").fetchone()[0]
@@ -95,7 +95,7 @@ def test_an_edited_session_is_read_again(index, root, memory):
     file = session_file(root)
     file.write_text(file.read_text().replace("red", "teal"))
     index.follow(sources(root, memory))
-    assert said(index) == [(1, "user", "the colour is teal"), (2, "assistant", "noted")]
+    assert rows(index) == [(1, "user", "the colour is teal"), (2, "assistant", "noted")]
     with index.reading() as database:
         hits = database.execute("SELECT count(*) FROM messages_words WHERE messages_words MATCH 'red'").fetchone()
     assert hits == (0,)
@@ -119,7 +119,7 @@ def test_a_long_session_is_read_and_removed_in_portions_and_goes_on_where_it_was
 
         with pytest.raises(Stopped):
             index.follow(sources(root, memory), check)
-        return [text for _, _, text in said(index)]
+        return [text for _, _, text in rows(index)]
 
     talk = StoredSession(root)
     texts = [f"message {number}" for number in range(12)]
@@ -128,17 +128,17 @@ def test_a_long_session_is_read_and_removed_in_portions_and_goes_on_where_it_was
     begun = stop_after(1)
     assert begun == texts[: len(begun)] != texts
     assert index.follow(sources(root, memory)) == 1
-    assert [text for _, _, text in said(index)] == texts
+    assert [text for _, _, text in rows(index)] == texts
     assert index.follow(sources(root, memory)) == 0
 
     file = session_file(root)
     file.write_text(file.read_text().replace("message 0", "changed"))
     assert stop_after(2) == texts[4:]
     index.follow(sources(root, memory))
-    assert [text for _, _, text in said(index)] == ["changed", *texts[1:]]
+    assert [text for _, _, text in rows(index)] == ["changed", *texts[1:]]
     wait(YamlFileMemoryStore(root).delete_session(session_id(1)))
     assert stop_after(1) == texts[2:]
-    assert (index.follow(sources(root, memory)), said(index)) == (1, [])
+    assert (index.follow(sources(root, memory)), rows(index)) == (1, [])
 
 
 def test_a_deleted_session_is_gone(index, root, memory):
@@ -149,7 +149,7 @@ def test_a_deleted_session_is_gone(index, root, memory):
     index.follow(sources(root, memory))
     wait(YamlFileMemoryStore(root).delete_session(session_id(1)))
     index.follow(sources(root, memory))
-    assert said(index) == [(1, "user", "session 2")]
+    assert rows(index) == [(1, "user", "session 2")]
 
 
 def test_a_record_without_its_end_waits_until_it_is_whole(index, root, memory):
@@ -160,11 +160,11 @@ def test_a_record_without_its_end_waits_until_it_is_whole(index, root, memory):
     with file.open("ab") as end:
         end.write(f"---\nmessage: 2\nat: {AT}\nrole: user\ntext: half".encode())
     index.follow(sources(root, memory))
-    assert [text for _, _, text in said(index)] == ["whole"]
+    assert [text for _, _, text in rows(index)] == ["whole"]
     with file.open("ab") as end:
         end.write(b" and half\n...\n")
     index.follow(sources(root, memory))
-    assert [text for _, _, text in said(index)] == ["whole", "half and half"]
+    assert [text for _, _, text in rows(index)] == ["whole", "half and half"]
 
 
 def test_a_long_message_is_found_by_any_of_its_passages(index, root, memory):
@@ -172,8 +172,8 @@ def test_a_long_message_is_found_by_any_of_its_passages(index, root, memory):
     talk.say(user("\n\n".join(f"Paragraph {number}. " + "words " * 60 for number in range(12)) + " zanzibar"))
     talk.end()
     index.follow(sources(root, memory))
-    assert {number for number, _, _ in said(index)} == {1}
-    assert len(said(index)) > 3
+    assert {number for number, _, _ in rows(index)} == {1}
+    assert len(rows(index)) > 3
     [hit] = search_sessions(index, "zanzibar")
     assert (hit.session_id, hit.number) == (session_id(1), 1)
 
@@ -227,9 +227,9 @@ def test_a_rebuild_gives_the_same_and_tells_how_far_it_is(index, root, memory):
         talk.end()
     (memory / "facts.md").write_text("- likes tea\n")
     index.follow(sources(root, memory))
-    before, told = (said(index), noted(index)), []
+    before, told = (rows(index), noted(index)), []
     assert index.rebuild(sources(root, memory), lambda done, whole: told.append((done, whole))) == 4
-    assert (said(index), noted(index)) == before
+    assert (rows(index), noted(index)) == before
     assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
@@ -241,7 +241,7 @@ def test_an_index_that_is_deleted_while_it_is_open_comes_back(index, root, memor
     for file in (home / ".ouro" / "cache").iterdir():
         file.unlink()
     index.follow(sources(root, memory))
-    assert said(index) == [(1, "user", "one")]
+    assert rows(index) == [(1, "user", "one")]
     with sqlite3.connect(home / ".ouro" / "cache" / "index.db") as other:
         assert other.execute("SELECT text FROM messages").fetchall() == [("one",)]
 

@@ -36,7 +36,7 @@ def test_texts_become_word_pieces(text, pieces):
 
 @pytest.fixture
 def small_model(tmp_path):
-    """A BERT of two layers with random weights, in the files of the real one; and the weights by name."""
+    """A BERT of two layers with random weights, in the file format of the real one; and its weights by name."""
     wide, layers = 8, 2
     shapes = {
         "embeddings.word_embeddings.weight": (len(VOCABULARY), wide),
@@ -70,7 +70,7 @@ def small_model(tmp_path):
     return tmp_path, {name: each.astype(float).tolist() for name, each in weights.items()}
 
 
-def by_the_book(weights, ids) -> list[float]:
+def reference_vector(weights, ids) -> list[float]:
     """The same model, number by number, in plain Python."""
 
     def linear(row, name):
@@ -83,12 +83,12 @@ def by_the_book(weights, ids) -> list[float]:
         scale = zip(row, weights[f"{name}.weight"], weights[f"{name}.bias"], strict=True)
         return [(x - mean) / spread * w + b for x, w, b in scale]
 
-    def added(*rows):
+    def sum_rows(*rows):
         return [sum(each) for each in zip(*rows, strict=True)]
 
     kind = weights["embeddings.token_type_embeddings.weight"][0]
     words, places = weights["embeddings.word_embeddings.weight"], weights["embeddings.position_embeddings.weight"]
-    states = [normed(added(words[one], places[at], kind), "embeddings.LayerNorm") for at, one in enumerate(ids)]
+    states = [normed(sum_rows(words[one], places[at], kind), "embeddings.LayerNorm") for at, one in enumerate(ids)]
     for layer in ("encoder.layer.0", "encoder.layer.1"):
         asked, keys, values = (
             [linear(row, f"{layer}.attention.self.{name}") for row in states] for name in ("query", "key", "value")
@@ -100,15 +100,15 @@ def by_the_book(weights, ids) -> list[float]:
                 raw = [math.exp(sum(a * b for a, b in zip(question[head], key[head], strict=True)) / 2) for key in keys]
                 shares = [each / sum(raw) for each in raw]
                 heads = zip(shares, values, strict=True)
-                row += added(*[[share * x for x in value[head]] for share, value in heads])
+                row += sum_rows(*[[share * x for x in value[head]] for share, value in heads])
             seen.append(row)
         outs = [linear(row, f"{layer}.attention.output.dense") for row in seen]
         pairs = zip(states, outs, strict=True)
-        states = [normed(added(row, out), f"{layer}.attention.output.LayerNorm") for row, out in pairs]
+        states = [normed(sum_rows(row, out), f"{layer}.attention.output.LayerNorm") for row, out in pairs]
         wide = [linear(row, f"{layer}.intermediate.dense") for row in states]
         wide = [[0.5 * x * (1 + math.erf(x / math.sqrt(2))) for x in row] for row in wide]
         pairs = zip(states, (linear(row, f"{layer}.output.dense") for row in wide), strict=True)
-        states = [normed(added(row, out), f"{layer}.output.LayerNorm") for row, out in pairs]
+        states = [normed(sum_rows(row, out), f"{layer}.output.LayerNorm") for row, out in pairs]
     mean = [sum(column) / len(states) for column in zip(*states, strict=True)]
     length = math.sqrt(sum(x * x for x in mean))
     return [x / length for x in mean]
@@ -118,7 +118,7 @@ def test_the_model_gives_what_its_formulas_say_alone_and_in_a_batch(small_model)
     folder, weights = small_model
     model = MiniLm(folder)
     texts = ["the cat sat on the mat", "cats", "the mat!"]
-    expected = [by_the_book(weights, model._pieces.encode(text, 256)) for text in texts]
+    expected = [reference_vector(weights, model._pieces.encode(text, 256)) for text in texts]
     for found in (model.embed(texts), [model.embed([text])[0] for text in texts]):
         cosines = [float(np.dot(one, other)) for one, other in zip(found, expected, strict=True)]
         assert cosines == pytest.approx([1, 1, 1], abs=1e-4)

@@ -1,4 +1,4 @@
-"""Search finds what bears on a question, and says where it is from."""
+"""Search returns relevant results with their source."""
 
 from datetime import date
 
@@ -51,7 +51,7 @@ def search(home):
     index.close()
 
 
-def found(search, query, wanted=None, k=5) -> list[str]:
+def search_ids(search, query, wanted=None, k=5) -> list[str]:
     return [hit.id for hit in search.find(query, k, wanted, today=TODAY)]
 
 
@@ -66,7 +66,7 @@ def test_what_was_asked_and_what_was_answered_are_found_together(search):
 
 
 def test_what_stands_beside_the_words_is_found_by_them(search):
-    """The answer itself says neither `lunch` nor what was asked."""
+    """The answer contains neither `lunch` nor a word of the question."""
     [asked, answer] = search.find("lunch", 5, SearchFilter(kinds=("message",)), today=TODAY)
     assert (asked.number, answer.number, answer.text) == (1, 2, "Soup, as on the menu.")
     assert answer.parts["words"] == pytest.approx(0.7)
@@ -74,17 +74,17 @@ def test_what_stands_beside_the_words_is_found_by_them(search):
 
 def test_all_kinds_are_searched_and_tools_only_where_they_are_wanted(search):
     assert {hit.kind for hit in search.find("heron", 9, today=TODAY)} == {"core", "output"}
-    assert found(search, "heron", SearchFilter(kinds=("note", "core", "message"))) == ["facts.md:1"]
+    assert search_ids(search, "heron", SearchFilter(kinds=("note", "core", "message"))) == ["facts.md:1"]
 
 
 def test_filters_narrow(search):
     locks = "locking locks"
-    assert found(search, locks, SearchFilter(category="coding-preferences")) == ["mem_3f6c1e00"]
-    assert found(search, locks, SearchFilter(scope="repo")) == []
-    assert found(search, "lunch", SearchFilter(project="/a")) == []
-    assert found(search, "lunch soup", SearchFilter(project="/b", since="2026-11-21"))[0].startswith("00000002")
-    assert found(search, "lunch", SearchFilter(since="2026-11-22")) == []
-    assert found(search, "lunch", SearchFilter(session="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")) == []
+    assert search_ids(search, locks, SearchFilter(category="coding-preferences")) == ["mem_3f6c1e00"]
+    assert search_ids(search, locks, SearchFilter(scope="repo")) == []
+    assert search_ids(search, "lunch", SearchFilter(project="/a")) == []
+    assert search_ids(search, "lunch soup", SearchFilter(project="/b", since="2026-11-21"))[0].startswith("00000002")
+    assert search_ids(search, "lunch", SearchFilter(since="2026-11-22")) == []
+    assert search_ids(search, "lunch", SearchFilter(session="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")) == []
 
 
 def test_a_copy_of_a_session_is_not_told_twice(search, home):
@@ -100,19 +100,19 @@ def test_a_copy_of_a_session_is_not_told_twice(search, home):
 
 
 def test_a_day_that_is_named_brings_what_was_said_on_it(search):
-    assert found(search, "what did we do yesterday?", SearchFilter(kinds=("message",)), 9)
+    assert search_ids(search, "what did we do yesterday?", SearchFilter(kinds=("message",)), 9)
     assert {
         hit.parts["days"] for hit in search.find("yesterday", 9, SearchFilter(kinds=("message",)), today=TODAY)
     } == {0.3}
-    assert found(search, "what did we do on 3 May 2020?") == []
+    assert search_ids(search, "what did we do on 3 May 2020?") == []
 
 
 def test_an_index_that_breaks_while_it_is_used_says_so_and_comes_back(search, home):
     search.index.close()
     (home / ".ouro" / "cache" / "index.db").write_bytes(b"no database at all" * 500)
-    assert found(search, "lunch") == []
+    assert search_ids(search, "lunch") == []
     search.index.follow(Sources(home / ".ouro" / "sessions"))
-    assert found(search, "lunch") != []
+    assert search_ids(search, "lunch") != []
     with pytest.raises(SearchUnavailable), search.index.reading() as database:
         database.execute("SELECT nothing FROM nowhere")
 
@@ -204,7 +204,7 @@ def test_recall_and_gain_are_counted():
 
 
 def test_sessions_of_the_store_are_what_is_searched(search, home):
-    """The ids that a hit tells open the session."""
+    """The ids in a search result open the session."""
     [hit] = search.find("timed out under load", 1, SearchFilter(kinds=("message",)), today=TODAY)
     loaded = wait(YamlFileMemoryStore(home / ".ouro" / "sessions").load_session(hit.session, read_only=True))
     assert hit.text in [record.message.text for record in loaded.records if getattr(record, "number", 0) == hit.number]

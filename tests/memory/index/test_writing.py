@@ -1,4 +1,4 @@
-"""Words of every script are found by their parts, and shown where they stand."""
+"""Words of every script are found by their parts; the snippet shows the match."""
 
 import pytest
 from fakes.stored_sessions import StoredSession
@@ -24,7 +24,7 @@ SAID = {
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
-    """All of it in one session of turns that have nothing to do with each other."""
+    """All texts in one session, in unrelated turns."""
     place = tmp_path_factory.mktemp("said")
     talk = StoredSession(place / "sessions")
     for text in SAID.values():
@@ -104,7 +104,7 @@ def test_a_picker_shows_the_part_that_fits(index, words, part):
 def test_latin_text_without_such_names_is_indexed_as_it_is():
     for name in ("snake", "emoji", "plain", "hindi"):
         assert findable(SAID[name]) == SAID[name]
-    assert findable("x" * 40 + "aB" * 40) == "x" * 40 + "aB" * 40  # data, and no name
+    assert findable("x" * 40 + "aB" * 40) == "x" * 40 + "aB" * 40  # data, not a name
 
 
 def test_what_holds_a_sentence_together_is_not_asked_for():
@@ -114,7 +114,7 @@ def test_what_holds_a_sentence_together_is_not_asked_for():
 
 
 def test_what_was_said_can_be_taken_out_again(tmp_path):
-    """The words index follows its table also where it holds something else than the text."""
+    """The full-text index follows its table, although it indexes a changed form of the text."""
     talk = StoredSession(tmp_path / "sessions")
     talk.say(user(SAID["chinese"]), user(SAID["camel"]))
     talk.end()

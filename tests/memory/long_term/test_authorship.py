@@ -1,4 +1,4 @@
-"""A line leads to the turn that taught it, also where the agent made the commit itself, or ouro was killed."""
+"""A line of memory leads to its turn, even if the agent itself made the commit or ouro was killed."""
 
 import pytest
 from fakes.knowledge import Conversation, plain_git
@@ -13,7 +13,7 @@ def home(home):
     return home / ".ouro"
 
 
-async def taught(home, said="Answer in German.", session="s-1"):
+async def learn_preference(home, said="Answer in German.", session="s-1"):
     conversation = Conversation(home, session=session).connect()
     await conversation.begin("hello")
     await conversation.begin(said)
@@ -22,13 +22,13 @@ async def taught(home, said="Answer in German.", session="s-1"):
 
 
 def turns(conversation):
-    """Origin, session and turn of each line of the preferences."""
+    """The origin, session and turn of each line of the preferences."""
     blamed = conversation.manager.timeline().blame("preferences").lines
     return [(each.commit.origin, *map(each.commit.trailers.get, ("Ouro-Session", "Ouro-Turn"))) for each in blamed]
 
 
 async def test_a_commit_that_the_agent_made_in_the_shell_names_its_turn(home):
-    conversation = await taught(home)
+    conversation = await learn_preference(home)
     await conversation.commit()
     await conversation.end()
 
@@ -39,7 +39,7 @@ async def test_a_commit_that_the_agent_made_in_the_shell_names_its_turn(home):
 
 @pytest.mark.parametrize("is_committed", [True, False])
 async def test_what_a_turn_wrote_in_which_ouro_was_killed_names_it(home, is_committed):
-    conversation = await taught(home)
+    conversation = await learn_preference(home)
     if is_committed:
         await conversation.commit()
     conversation.kill()
@@ -48,7 +48,7 @@ async def test_what_a_turn_wrote_in_which_ouro_was_killed_names_it(home, is_comm
 
 
 async def test_what_was_killed_later_is_not_put_down_to_that_turn(home):
-    conversation = await taught(home)
+    conversation = await learn_preference(home)
     await conversation.end()
     conversation.scopes["user"].store.save_and_commit({"facts.md": "- Tea.\n"}, "By hand")
     (conversation.folder / "facts.md").write_text("- Tea. And cake.\n")
@@ -61,7 +61,7 @@ async def test_what_was_killed_later_is_not_put_down_to_that_turn(home):
 
 
 async def test_a_user_who_commits_by_hand_is_not_taken_for_the_agent(home):
-    conversation = await taught(home)
+    conversation = await learn_preference(home)
     await conversation.end()
     (conversation.folder / "preferences.md").write_text("- Answer in French.\n")
     plain_git(conversation.folder, "commit", "-qam", "by hand")
@@ -72,7 +72,7 @@ async def test_a_user_who_commits_by_hand_is_not_taken_for_the_agent(home):
 
 
 async def test_a_line_that_an_undo_brought_back_leads_to_the_turn_that_taught_it(home):
-    conversation = await taught(home)
+    conversation = await learn_preference(home)
     await conversation.commit()
     await conversation.end()
     (conversation.folder / "preferences.md").write_text("- Answer in French.\n")
@@ -88,7 +88,7 @@ async def test_a_line_that_an_undo_brought_back_leads_to_the_turn_that_taught_it
 
 
 async def test_it_is_known_still_when_something_else_was_forgotten(home):
-    conversation = await taught(home, "Answer in German, says Zebedee.")
+    conversation = await learn_preference(home, "Answer in German, says Zebedee.")
     await conversation.commit()
     await conversation.end()
     await conversation.close()

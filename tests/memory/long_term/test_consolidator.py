@@ -1,4 +1,4 @@
-"""A core that has grown is merged by a model, and its answer trusted only where it can be."""
+"""A core that is too large is merged by a model; its answer is used only if it can be checked."""
 
 import pytest
 from fakes.knowledge import Conversation, seen_by_model, write_as_user
@@ -83,7 +83,7 @@ def lines(count):
     ],
 )
 async def test_the_best_answer_above_fifteen_percent_is_used_and_what_it_lacks_is_said(answers, kept, said):
-    """One that saved 39 % was thrown away before."""
+    """An earlier version dropped an answer that saved 39 %."""
     given = [f"## facts\n{lines(count)}" for count in (*answers, answers[-1])]
 
     async def ask(_messages):
@@ -92,7 +92,7 @@ async def test_the_best_answer_above_fifteen_percent_is_used_and_what_it_lacks_i
     done = await LongTermMemoryConsolidator(ask, lambda _text: "").consolidate({"facts": FACTS})
     assert done.texts == ({"facts": lines(kept)} if kept else {})
     assert said in done.said
-    assert len(given) == len(answers) + 1 - 2  # asked twice, never more
+    assert len(given) == len(answers) + 1 - 2  # never more than two requests
 
 
 async def test_the_second_request_says_how_much_the_first_answer_saved():
@@ -138,7 +138,7 @@ async def test_a_scope_above_the_threshold_is_consolidated_in_the_background_and
     before = Conversation(home).connect()
     await write_as_user(before.manager, "user", {"facts.md": FACTS, "preferences.md": PREFERENCES}, "much")
     session = Conversation(home, session="s-2", threshold=100, ask=answering(BOTH), answer="").connect()
-    assert len(seen_by_model(session.block)) > 2  # not on the way of the first turn
+    assert len(seen_by_model(session.block)) > 2  # it does not delay the first turn
     await session.settle()
     [event] = session.changed
     assert (event.origin, bool(event.undo)) == ("consolidation", True)

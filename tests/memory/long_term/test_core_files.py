@@ -1,4 +1,4 @@
-"""`memory.core` adds core files: injected, edited, searched and consolidated like the three that are always there."""
+"""`memory.core` adds core files: injected, edited, searched and consolidated like the three standard files."""
 
 import pytest
 from fakes.knowledge import Conversation, seen_by_model, write_as_user
@@ -18,7 +18,7 @@ def home(home):
     return home / ".ouro"
 
 
-async def written(home):
+async def write_core(home):
     first = Conversation(home, core_files=STYLE).connect()
     await first.begin("Write short sentences, always.")
     await first.write("style.md", "- Write short sentences.\n")
@@ -28,7 +28,7 @@ async def written(home):
 
 
 async def test_it_is_named_and_quoted_in_the_prompt_and_its_changes_reach_the_model(home):
-    first = await written(home)
+    first = await write_core(home)
     assert "user or the project. The user's own: style.md." in first.block
     assert [event.summary for event in first.changed] == ["style.md: + Write short sentences."]
     assert "+- Write short sentences." in seen_by_model(await first.begin("Go on."))
@@ -38,14 +38,14 @@ async def test_it_is_named_and_quoted_in_the_prompt_and_its_changes_reach_the_mo
 
 
 async def test_without_the_setting_it_is_left_out_and_the_receipt_says_so(home):
-    await written(home)
+    await write_core(home)
     second = Conversation(home, session="s-2")
     assert seen_by_model(second.block) == []
     assert [(line.file, line.state) for line in second.manager.receipt().lines] == [("style.md", "skipped")]
 
 
 async def test_it_is_listed_edited_searched_and_consolidated(home):
-    talk = await written(home)
+    talk = await write_core(home)
     scope = talk.scopes["user"]
     editor = MemoryEditor([scope])
     assert [entry.text for entry in core_entries(editor)] == ["Write short sentences."]

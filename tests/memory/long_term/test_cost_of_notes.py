@@ -1,4 +1,4 @@
-"""What many notes cost, in counts that do not depend on the machine: files read, files looked at, git processes."""
+"""The cost of many notes, in counts that do not depend on the machine: files read, calls of stat, git processes."""
 
 import os
 from collections import Counter
@@ -19,7 +19,7 @@ AT = TurnRef("s" * 8, 1)
 
 @pytest.fixture
 def notes(tmp_path):
-    """A folder with notes that no ouro has written."""
+    """A folder with notes that were not written by ouro."""
     folder = tmp_path / "memory"
     folder.mkdir()
     for number in range(NOTES):
@@ -29,7 +29,7 @@ def notes(tmp_path):
 
 @pytest.fixture
 def count(monkeypatch):
-    """Counts the files read, the files looked at, and the git processes."""
+    """Counts the files read, the calls of stat, and the git processes."""
     counts = Counter()
 
     def counted(place, name, what):
@@ -44,11 +44,11 @@ def count(monkeypatch):
     counted(files, "_read", "read")
     counted(os, "stat", "looked at")
     counted(repository, "run_git", "git")
-    monkeypatch.setattr(files, "_SETTLED_NS", -(10**18))  # the files are old enough
+    monkeypatch.setattr(files, "_SETTLED_NS", -(10**18))  # all files are old enough
     return counts
 
 
-def opened(folder):
+def open_memory(folder):
     """The memory as a new process opens it."""
     scope = ScopeMemory(GitMemoryStore(folder, "user", folder.parent / "history" / "user.git"))
     scope.open()
@@ -56,18 +56,18 @@ def opened(folder):
 
 
 def accepted(folder):
-    scope = opened(folder)
+    scope = open_memory(folder)
     (waiting,) = scope.proposals()
     scope.accept(waiting, AT)
     return scope
 
 
 def test_notes_from_outside_are_read_once_and_not_at_each_start(notes, count):
-    opened(notes)
+    open_memory(notes)
     assert count["read"] == NOTES
     count.clear()
 
-    assert len(opened(notes).untrusted) == NOTES
+    assert len(open_memory(notes).untrusted) == NOTES
     assert count["read"] == 0
 
 
@@ -78,7 +78,7 @@ def test_a_note_that_was_changed_is_read_again_though_its_size_and_times_are_as_
     note.write_text("note Z\n")
     os.utime(note, ns=(found.st_atime_ns, found.st_mtime_ns))
 
-    assert opened(notes).untrusted == ("mem_00000007.md",)
+    assert open_memory(notes).untrusted == ("mem_00000007.md",)
 
 
 def test_a_damaged_record_of_what_was_read_is_no_reason_to_trust_a_note(notes, count):
@@ -86,13 +86,13 @@ def test_a_damaged_record_of_what_was_read_is_no_reason_to_trust_a_note(notes, c
     (notes / "mem_00000007.md").write_text("note Z\n")
     (notes.parent / "history" / "user.blobs").write_text("{")
 
-    assert opened(notes).untrusted == ("mem_00000007.md",)
+    assert open_memory(notes).untrusted == ("mem_00000007.md",)
 
 
 def test_a_line_costs_two_git_processes_and_reads_no_note(notes, count):
     accepted(notes)
-    opened(notes).write({"facts.md": "- One.\n"}, "Learn", AT, "person")
-    scope = opened(notes)
+    open_memory(notes).write({"facts.md": "- One.\n"}, "Learn", AT, "person")
+    scope = open_memory(notes)
     count.clear()
 
     scope.write({"facts.md": "- One.\n- Two.\n"}, "Learn", AT, "person")
@@ -108,7 +108,7 @@ def test_a_start_looks_at_each_note_once_and_a_tool_call_at_none(notes, count):
     accepted(notes)
     count.clear()
 
-    scope = opened(notes)
+    scope = open_memory(notes)
 
     assert count["looked at"] - NOTES < 40
     assert (count["read"], count["git"]) == (0, 0)
@@ -118,7 +118,7 @@ def test_a_start_looks_at_each_note_once_and_a_tool_call_at_none(notes, count):
 
 
 def test_accepting_many_notes_reads_each_a_few_times(notes, count):
-    scope = opened(notes)
+    scope = open_memory(notes)
     (waiting,) = scope.proposals()
     count.clear()
 
@@ -126,7 +126,7 @@ def test_accepting_many_notes_reads_each_a_few_times(notes, count):
 
     assert count["read"] <= 6 * NOTES
     assert count["git"] <= 6
-    assert opened(notes).untrusted == ()
+    assert open_memory(notes).untrusted == ()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is wrong with a memory is found, with what to do about it."""
+"""Problems of a memory are found, and reported with what to do."""
 
 import pytest
 from fakes.memory_editors import editor_of

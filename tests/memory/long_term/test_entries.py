@@ -1,4 +1,4 @@
-"""What a list of notes says of each, and the details of one: badges, links, the confidence of now."""
+"""Lists of notes, and the details of one note: badges, links, the current confidence."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""/forget: found, shown, out of use, and how to restore it."""
+"""/forget: find, show and archive, and how to restore."""
 
 import pytest
 from fakes.memory_editors import editor_of

@@ -1,4 +1,4 @@
-"""What is to be forgotten is found in its obvious forms, and nothing else is touched."""
+"""A text to forget is found in its usual forms; nothing else is changed."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What the history of memory tells, and how it is undone."""
+"""The git history of memory: what it shows, and undo."""
 
 import subprocess
 

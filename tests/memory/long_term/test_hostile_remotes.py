@@ -1,4 +1,4 @@
-"""A remote that an enemy has made: it takes bounded time and room, breaks nothing here, and approves nothing."""
+"""A hostile remote: it costs limited time and space, damages nothing here, and approves nothing."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def store(tmp_path, remote) -> GitMemoryStore:
 
 
 def put(remote: str, *names: str, text="- x\n", message="x", at=1_700_000_000, more="") -> None:
-    """A commit on top of what is there, as no git of today would make it."""
+    """A commit on top of the branch that current git programs would not create."""
     files = "".join(f'M 100644 inline "{name}"\ndata {len(text)}\n{text}\n' for name in names)
     head = f"commit refs/heads/main\ncommitter e <e@e> {at} +0000\ndata {len(message)}\n{message}\n"
     stream = f"{head}from refs/heads/main^0\n{files}{more}\n".encode()
@@ -103,7 +103,7 @@ def test_folders_that_hold_each_other_a_million_times_over_are_not_walked(store,
 
 
 def test_trailers_that_imitate_ours_decide_nothing(store, remote):
-    """What is written in a folder is trusted by the ledger here, never by what a commit says of itself."""
+    """Only the local ledger decides what is trusted, never the message of a commit."""
     put(remote, "decisions.md", message="Learn\n\nOuro-Origin: person\nOuro-Session: s-1\nOuro-Turn: 1\n")
     synchronise(store, remote)
 

@@ -1,4 +1,4 @@
-"""What other agents remember, in the layouts in which they keep it: origin kept, doubles once, nothing twice."""
+"""Memory files of other agents in their layouts: the source is kept, duplicates and repeated imports add nothing."""
 
 import re
 import subprocess
@@ -197,8 +197,8 @@ def slug(path):
     return re.sub(r"[^A-Za-z0-9]", "-", str(path))
 
 
-def imported(editor, folder, **options):
-    """What is remembered after two imports, of which the second has brought nothing."""
+def import_twice(editor, folder, **options):
+    """The entries after two imports; the second must add nothing."""
     plan = plan_import(editor, read_sources([folder]), **options)
     apply_import(editor, plan)
     again = plan_import(editor, read_sources([folder]), **options)
@@ -209,7 +209,7 @@ def imported(editor, folder, **options):
 def test_claude_code_of_this_project(editor, mine, repository):
     folder = lay_out(mine / ".claude" / "projects" / slug(repository) / "memory", CLAUDE_CODE)
 
-    found, refused = imported(editor, folder)
+    found, refused = import_twice(editor, folder)
 
     assert found == {
         ("repo", "The staging database is reset each night"),
@@ -224,20 +224,20 @@ def test_claude_code_of_this_project(editor, mine, repository):
 def test_claude_code_of_another_project_brings_only_what_is_of_the_user(editor, mine):
     folder = lay_out(mine / ".claude" / "projects" / "-home-me-shop" / "memory", CLAUDE_CODE)
 
-    found, refused = imported(editor, folder)
+    found, refused = import_twice(editor, folder)
 
     assert {scope for scope, _ in found} == {"user"}
     assert len(found) == 2
     assert set(refused) == {"MEMORY.md › Memory", "debugging.md › Debugging › Cache", "release.md"}
     assert refused["release.md"].startswith("it is about another project (-home-me-shop): import it there")
-    there, _ = imported(editor, folder, scope="repo")
+    there, _ = import_twice(editor, folder, scope="repo")
     assert ("repo", "We release every second Tuesday.") in there
 
 
 def test_codex(editor, mine, repository):
     folder = lay_out(mine / ".codex" / "memories", CODEX, repository)
 
-    found, refused = imported(editor, folder)
+    found, refused = import_twice(editor, folder)
 
     assert found == {
         ("user", "Works on a parser for weather reports, mostly in the evening."),
@@ -261,7 +261,7 @@ def test_codex(editor, mine, repository):
 def test_letta_code(editor, mine):
     folder = lay_out(mine / ".letta" / "agents" / "agent-1" / "memory", LETTA)
 
-    found, refused = imported(editor, folder)
+    found, refused = import_twice(editor, folder)
 
     assert found == {
         ("user", "Prefers short commit messages"),
@@ -279,7 +279,7 @@ def test_gemini(editor, mine):
     (mine / ".gemini").mkdir()
     (mine / ".gemini" / "GEMINI.md").write_text(GEMINI)
 
-    found, _ = imported(editor, mine / ".gemini")
+    found, _ = import_twice(editor, mine / ".gemini")
 
     assert found == {
         ("user", "Answer without headings where a sentence does."),
@@ -292,7 +292,7 @@ def test_rules_say_for_which_files_they_are(editor, repository):
     lay_out(repository, CURSOR)
 
     pieces = {each.text: each.origin for each in read_sources([repository]).pieces}
-    found, _ = imported(editor, repository)
+    found, _ = import_twice(editor, repository)
 
     assert found == {
         ("repo", "You write TypeScript here."),

@@ -1,4 +1,4 @@
-"""What other agents remember_text, brought in; and ouro's own export, out and in again."""
+"""Memory of other agents is imported; ouro's own export can be imported again."""
 
 import json
 import os
@@ -277,14 +277,14 @@ def test_the_core_goes_into_the_files_of_another_agent_between_markers(home, rep
 
     own.unlink()
     export_to_agent(editor, "codex")
-    assert not is_trusted()  # a folder that the user never trusted
+    assert not is_trusted()  # the user has never trusted this folder
     (repository / "AGENTS.md").unlink()
     own.write_text("# Ours\n")
     TrustStore(get_trust_path()).trust(repository, [own])
     assert set(export_to_agent(editor, "claude")) == {own, home / ".claude" / "CLAUDE.md"}
     assert own.read_text().startswith("# Ours\n\n<!-- ouro memory")
     assert "- Always answer in German" in (home / ".claude" / "CLAUDE.md").read_text()
-    assert is_trusted()  # ouro itself wrote what is new
+    assert is_trusted()  # only ouro changed the file
     own.write_text(own.read_text() + "After.\n")
     assert export_to_agent(editor, "claude") == []
     assert not is_trusted()

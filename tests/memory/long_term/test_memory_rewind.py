@@ -1,4 +1,4 @@
-"""What was learned in the turns that go away is offered to be undone with them, and no more than that."""
+"""A rewind offers to undo what memory learned in the removed turns, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ouro.utils.runtime import get_memory_dir
 
 
 @pytest.fixture
-def remembered(home):
-    """The user's memory, as it can be read on disk."""
+def read_memory(home):
+    """A function that returns a file of the user's memory; "" if there is none."""
     return lambda name="preferences": (
         (get_memory_dir() / f"{name}.md").read_text() if (get_memory_dir() / f"{name}.md").exists() else ""
     )
@@ -24,8 +24,8 @@ def make(repository, *script):
     return opener(Options(repository, ready_model=model, mode="auto"))
 
 
-def learns(text, name="preferences"):
-    """The agent writes into its memory, as a user would."""
+def learn(text, name="preferences"):
+    """The agent writes a file of the user's memory."""
     return call("write", path=str(get_memory_dir() / f"{name}.md"), content=text)
 
 
@@ -35,37 +35,37 @@ async def say(session, *texts):
             pass
 
 
-async def test_a_change_of_the_turns_that_go_is_offered_and_undone(repository, remembered):
-    session = await make(repository, "Hello.", learns("Answer in German.\n"), "Noted.", "Ja.")(OpenRequest())
+async def test_a_change_of_the_turns_that_go_is_offered_and_undone(repository, read_memory):
+    session = await make(repository, "Hello.", learn("Answer in German.\n"), "Noted.", "Ja.")(OpenRequest())
     await say(session, "hi", "answer in German from now on", "yes?")
     assert session.transcript.long_term is session.memory.manager is not None
     first, second, third = (each.number for each in session.rewind.points())
-    assert remembered() == "Answer in German.\n"
+    assert read_memory() == "Answer in German.\n"
     assert await session.rewind.can_rewind(third) == {}
     assert await session.rewind.can_rewind(second) == {"memory": "1 change"}
     assert await session.rewind.can_rewind(first) == {"memory": "1 change"}
     rewound = await session.rewind.rewind(second, ("memory",))
-    assert (rewound.notices, remembered()) == ((), "")
+    assert (rewound.notices, read_memory()) == ((), "")
     assert await session.rewind.redo() == ["Memory: 1 change again."]
-    assert remembered() == "Answer in German.\n"
+    assert read_memory() == "Answer in German.\n"
     assert await session.rewind.can_rewind(second) == {"memory": "1 change"}
     only = await session.rewind.rewind(second, ("memory",), conversation=False)
-    assert (only.text, remembered(), len(session.rewind.points())) == ("", "", 3)
+    assert (only.text, read_memory(), len(session.rewind.points())) == ("", "", 3)
     assert await session.rewind.redo() == ["Memory: 1 change again."]
-    assert remembered() == "Answer in German.\n"
+    assert read_memory() == "Answer in German.\n"
     await session.close()
 
 
-async def test_without_the_tick_memory_stays(repository, remembered):
-    session = await make(repository, learns("Answer in German.\n"), "Noted.")(OpenRequest())
+async def test_without_the_tick_memory_stays(repository, read_memory):
+    session = await make(repository, learn("Answer in German.\n"), "Noted.")(OpenRequest())
     await say(session, "answer in German from now on")
     await session.rewind.undo()
-    assert remembered() == "Answer in German.\n"
+    assert read_memory() == "Answer in German.\n"
     await session.close()
 
 
-async def test_what_a_branch_learned_is_not_undone_with_another_line(repository, remembered):
-    script = ["Hello.", learns("Answer in German.\n"), "Noted.", learns("Use tabs.\n", "decisions"), "Noted."]
+async def test_what_a_branch_learned_is_not_undone_with_another_line(repository, read_memory):
+    script = ["Hello.", learn("Answer in German.\n"), "Noted.", learn("Use tabs.\n", "decisions"), "Noted."]
     session = await make(repository, *script)(OpenRequest())
     await say(session, "hi", "answer in German")
     await session.rewind.undo()
@@ -73,14 +73,12 @@ async def test_what_a_branch_learned_is_not_undone_with_another_line(repository,
     last = session.rewind.points()[-1].number
     assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
     await session.rewind.rewind(last, ("memory",))
-    assert (remembered(), remembered("decisions")) == ("Answer in German.\n", "")
+    assert (read_memory(), read_memory("decisions")) == ("Answer in German.\n", "")
     await session.close()
 
 
-async def test_what_the_user_wrote_meanwhile_and_what_other_sessions_learned_stays(repository, remembered):
-    open_session = make(
-        repository, learns("Answer in German.\n"), "Noted.", learns("Use tabs.\n", "decisions"), "Noted."
-    )
+async def test_what_the_user_wrote_meanwhile_and_what_other_sessions_learned_stays(repository, read_memory):
+    open_session = make(repository, learn("Answer in German.\n"), "Noted.", learn("Use tabs.\n", "decisions"), "Noted.")
     session = await open_session(OpenRequest())
     await say(session, "answer in German")
     other = await open_session(OpenRequest())
@@ -89,12 +87,12 @@ async def test_what_the_user_wrote_meanwhile_and_what_other_sessions_learned_sta
     preferences = get_memory_dir() / "preferences.md"
     preferences.write_text(preferences.read_text() + "Be short.\n")
     await session.rewind.rewind(session.rewind.points()[0].number, ("memory",))
-    assert (remembered(), remembered("decisions")) == ("Be short.\n", "Use tabs.\n")
+    assert (read_memory(), read_memory("decisions")) == ("Be short.\n", "Use tabs.\n")
     await session.close()
 
 
-async def test_it_is_known_after_a_resume_too(repository, remembered):
-    open_session = make(repository, "Hello.", learns("Answer in German.\n"), "Noted.")
+async def test_it_is_known_after_a_resume_too(repository, read_memory):
+    open_session = make(repository, "Hello.", learn("Answer in German.\n"), "Noted.")
     session = await open_session(OpenRequest())
     await say(session, "hi", "answer in German")
     await session.close()
@@ -102,44 +100,44 @@ async def test_it_is_known_after_a_resume_too(repository, remembered):
     last = again.rewind.points()[-1].number
     assert await again.rewind.can_rewind(last) == {"memory": "1 change"}
     await again.rewind.rewind(last, ("memory",))
-    assert remembered() == ""
+    assert read_memory() == ""
     await again.close()
     third = await open_session(OpenRequest("latest"))
     assert await third.rewind.redo() == ["Memory: 1 change again."]
-    assert (remembered(), len(third.rewind.points())) == ("Answer in German.\n", 2)
+    assert (read_memory(), len(third.rewind.points())) == ("Answer in German.\n", 2)
     with pytest.raises(UsageError):
         await third.rewind.redo()
     await third.close()
 
 
-async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(repository, remembered):
+async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(repository, read_memory):
     commit = call("shell", command=f'git -C "{get_memory_dir()}" add -A && git -C "{get_memory_dir()}" commit -qm mine')
-    script = [learns("Answer in German.\n"), commit, learns("Use tabs.\n", "decisions"), "Noted.", "Ja."]
+    script = [learn("Answer in German.\n"), commit, learn("Use tabs.\n", "decisions"), "Noted.", "Ja."]
     session = await make(repository, *script)(OpenRequest())
     await say(session, "answer in German, use tabs", "so?")
     first = session.rewind.points()[0].number
     assert await session.rewind.can_rewind(first) == {"memory": "2 changes"}
     assert (await session.rewind.rewind(first, ("memory",))).notices == ()
-    assert (remembered(), remembered("decisions")) == ("", "")
+    assert (read_memory(), read_memory("decisions")) == ("", "")
     log = session.memory.manager.timeline().log()
     assert [entry.commit.origin for entry in log] == ["undo", "agent", "agent"]
     await session.rewind.redo()
-    assert (remembered(), remembered("decisions")) == ("Answer in German.\n", "Use tabs.\n")
+    assert (read_memory(), read_memory("decisions")) == ("Answer in German.\n", "Use tabs.\n")
     assert await session.rewind.can_rewind(first) == {"memory": "2 changes"}
     await session.close()
 
 
-async def test_after_one_hunk_was_undone_the_rest_of_the_change_is_still_offered(repository, remembered):
+async def test_after_one_hunk_was_undone_the_rest_of_the_change_is_still_offered(repository, read_memory):
     lines = "".join(f"Rule {number}.\n" for number in range(20))
-    script = [learns(lines), "Noted.", learns("First.\n" + lines + "Last.\n"), "Noted."]
+    script = [learn(lines), "Noted.", learn("First.\n" + lines + "Last.\n"), "Noted."]
     session = await make(repository, *script)(OpenRequest())
     await say(session, "keep these rules", "two more")
     last = session.rewind.points()[-1].number
     assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
     commit = session.memory.manager.timeline().log()[0].commit.id
     await session.memory.manager.undo(commit, 1)
-    assert remembered() == lines + "Last.\n"
+    assert read_memory() == lines + "Last.\n"
     assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
     await session.rewind.rewind(last, ("memory",))
-    assert remembered() == lines
+    assert read_memory() == lines
     await session.close()

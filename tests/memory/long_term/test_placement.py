@@ -1,4 +1,4 @@
-"""Where something to remember goes."""
+"""The scope and category of a text to remember."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_a_correction_becomes_the_rule_it_states(said, rule):
 
 def test_without_a_repository_all_is_the_users():
     assert place("We decided on tabs", ("user",)).scope == "user"
-    assert place("repo: we decided on tabs", ("user",)).scope == "repo"  # the writer reports that it cannot
+    assert place("repo: we decided on tabs", ("user",)).scope == "repo"  # the writer reports the error
 
 
 def test_a_scope_that_is_said_counts_more_than_the_words():

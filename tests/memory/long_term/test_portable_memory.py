@@ -1,4 +1,4 @@
-"""A memory folder holds its own git repository: `cp -r` takes the history along, and an older home is moved once."""
+"""A memory folder contains its own git repository: `cp -r` copies the history; an old home is migrated once."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 
 OLD_HOME = Path(__file__).parents[2] / "fixtures" / "memory_with_history_beside.tar.gz"
-"""Three commits by the version that kept the git directory in `history.git`."""
+"""Three commits by a version that kept the git directory in `history.git`."""
 SUBJECTS = ["Learn more", "Learn a preference", "Learn a fact"]
 
 
@@ -98,7 +98,7 @@ store.accepted and store.repository.tree(store.accepted)
 sys.addaudithook(die)
 store.open()
 """
-"""Opens a memory, and dies before its so manieth change of a folder."""
+"""Open a memory, and exit before the change of a folder with this number."""
 
 
 def test_killed_at_any_moment_of_the_move_nothing_is_lost(old_home, tmp_path):
@@ -180,11 +180,11 @@ def test_a_history_that_was_deleted_begins_anew_and_approves_nothing(old_home):
     shutil.rmtree(store.folder / ".git")
 
     read = open_scopes([user_store(store.folder, old_home / "history.git", lambda _text: "")])
-    assert (read.problems, [scope.texts for scope in read.opened]) == ((), [{}])  # all of it waits for approval
+    assert (read.problems, [scope.texts for scope in read.opened]) == ((), [{}])  # everything is pending
     assert {edit.name for edit in read.opened[0].proposals()[0].edits} >= {"facts.md", "preferences.md"}
     again = open_user(old_home)
     commit = again.save_and_commit({"decisions.md": "- Use git.\n"}, "Learn after that")
 
     assert [found.id for found in again.log()] == [commit]
     assert {edit.name for edit in unapproved(again)} >= {"facts.md", "preferences.md"}
-    assert again.accepted == commit  # it holds nothing but what was just written
+    assert again.accepted == commit  # the commit contains only what was just written

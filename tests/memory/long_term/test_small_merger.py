@@ -1,4 +1,4 @@
-"""Merging by a small model: what it is asked, and what of its answers counts."""
+"""Merging with a small model: its requests, and which answers are used."""
 
 import json
 
@@ -14,7 +14,7 @@ from ouro.memory.long_term.notes.note import Note
 
 
 class Same:
-    """Says that two lines are the same where they have the same words, in any order."""
+    """Answers that two lines mean the same if they have the same words, in any order."""
 
     def __init__(self, answer=None):
         self.answer, self.asked = answer, []
@@ -43,7 +43,7 @@ async def test_of_lines_that_say_the_same_the_one_that_says_more_or_is_later_sta
     model = Same()
     gone = ("- The API listens on port 8417.\n", "- Dates are stored in UTC.\n")
     assert await without_repeated(model, CORE) == CORE.replace(gone[0], "").replace(gone[1], "")
-    assert all("8418" not in text for pair in model.asked for text in pair)  # another number: no model is asked
+    assert all("8418" not in text for pair in model.asked for text in pair)  # the numbers differ: no model is asked
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ async def test_a_core_is_consolidated_without_a_text_of_the_small_model():
     assert (done.said, done.texts) == ("no line says what another one says", {})
     many = "".join(f"- The port of host{number} is {number}.\n" for number in range(30)) + "- The port of host7 is 7.\n"
     done = await small.consolidate({"facts": many})
-    assert len(done.texts["facts"].splitlines()) == 30  # it saves 3 %, and loses nothing
+    assert len(done.texts["facts"].splitlines()) == 30  # it would save only 3 %

@@ -1,4 +1,4 @@
-"""The git store of one scope: what is loaded, written, committed and noticed."""
+"""The git store of one scope: reading, writing, commits, and changes by other programs."""
 
 import shutil
 import subprocess
@@ -249,7 +249,7 @@ def test_plain_git_by_a_user_works_in_the_folder(store, home):
     assert store.load_all().core == {"facts": "- one\n"}
 
 
-# -- where it is
+# -- location
 
 
 def test_worktrees_of_a_repository_share_one_memory(tmp_path, histories):
@@ -369,7 +369,7 @@ def test_a_home_that_was_moved_takes_histories_along(tmp_path, home, store):
     user = user_store(home / "elsewhere" / "memory", home / "elsewhere" / "history.git", lambda _text: "")
     app = repo(project, home / "elsewhere" / "history.git")
 
-    assert git(user.folder, "log", "--format=%s") == "Learn one"  # before ouro has written anything
+    assert git(user.folder, "log", "--format=%s") == "Learn one"  # before ouro writes anything
     app.save_and_commit({"facts.md": "- more of app\n"}, "More")
     assert git(app.folder, "log", "--format=%s").split("\n") == ["More", "Learn of app"]
 
@@ -378,7 +378,7 @@ def test_a_folder_that_was_deleted_begins_anew(tmp_path, histories):
     store = repo(tmp_path, histories)
     store.save_and_commit({"facts.md": "- one\n"}, "Learn one")
     shutil.rmtree(store.folder)
-    (tmp_path / "in between").mkdir()  # or the folder might be the same one to the disk
+    (tmp_path / "in between").mkdir()  # otherwise the new folder might get the same inode
 
     new = repo(tmp_path, histories)
     new.save_and_commit({"facts.md": "- two\n"}, "Learn two")

@@ -1,4 +1,4 @@
-"""A correction is never weaker than what it corrects, on real stores."""
+"""On real stores: a correction is delivered wherever the statement that it corrects is."""
 
 import itertools
 import random

@@ -330,7 +330,7 @@ store = GitMemoryStore(Path(folder), "user", Path(git_dir))
 sys.addaudithook(die)
 synchronise(store, remote)
 """
-"""A sync that dies before its so manieth process, rename or new file."""
+"""A sync that is killed before its process, rename or new file with this number."""
 
 
 def test_killed_at_any_moment_a_sync_goes_on_the_next_time(machines, remote):
@@ -358,7 +358,7 @@ def test_killed_at_any_moment_a_sync_goes_on_the_next_time(machines, remote):
     assert wanted <= set(files(one))
     lines = set(files(one)["facts.md"].splitlines())
     assert lines == {f"- {who} {each}" for each in range(8) for who in ("one", "two")}
-    # A commit that was made, and the branch not yet moved to it, may dangle: it was made once more.
+    # After a kill between commit and update of the branch, that commit dangles: the next sync made another one.
     assert git(two.folder, "fsck", "--strict", "--no-dangling") == ""
 
 
@@ -411,10 +411,10 @@ def test_fifty_edits_on_each_of_two_machines_are_all_on_both_at_the_end(machines
 
 
 def test_what_two_homes_write_and_synchronise_by_the_command_line_is_in_both_at_the_end(tmp_path, monkeypatch):
-    """In full by `python -m fakes.synced_homes`: 200 edits of each home, every one a process."""
+    """The full run is `python -m fakes.synced_homes`: 200 edits in each home, each in its own process."""
     homes = SyncedHomes(tmp_path, in_this_process, random.Random(4))
     monkeypatch.chdir(tmp_path / "work")
-    # To load the rules for secrets takes longer than all the rest, which is about something else.
+    # Loading the secret rules takes longer than the rest of the test, which does not need them.
     monkeypatch.setattr("ouro.commands.folder.Folder._secret_in", lambda _folder, _text: "")
 
     homes.live(12)

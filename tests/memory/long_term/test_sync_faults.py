@@ -1,4 +1,4 @@
-"""What can go wrong in a sync: each time one clear line, nothing lost, and the next sync brings all together."""
+"""Failures of a sync: each prints one clear line and loses nothing, and the next sync completes."""
 
 import os
 import random
@@ -109,7 +109,7 @@ def test_where_our_own_disk_is_full_at_any_byte_nothing_is_lost_and_it_goes_on_o
 
 
 def synchronise_with_room_for(size, store, remote):
-    """In a process that cannot write a longer file; gives what it says to the user."""
+    """Synchronise in a process with a limit on the size of files; returns the message to the user."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

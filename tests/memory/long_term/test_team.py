@@ -1,4 +1,4 @@
-"""Notes that are promoted to the shared memory of a repository, and what becomes of them when they expire."""
+"""Notes that are promoted to the shared memory of a repository, and their expiry."""
 
 import asyncio
 import subprocess
@@ -24,7 +24,7 @@ def git(repository, *arguments):
 
 @pytest.fixture
 def shared(home, repository):
-    """A memory editor on a repository that shares its memory; git knows who commits."""
+    """A memory editor on a repository with shared memory; git has a user name."""
     git(repository, "config", "user.email", "ada@example.org")
     git(repository, "config", "user.name", "Ada")
     return editor(home, repository, lambda _text: "")
@@ -108,7 +108,7 @@ async def test_an_expired_note_asks_its_owner_once(shared, repository, monkeypat
                     break
         while len(known.read_text().split() if known.exists() else ()) < 6:
             await asyncio.sleep(0.005)
-        async with asyncio.timeout(2):  # what was asked once is not asked again: this would wait for an answer
+        async with asyncio.timeout(2):  # no second question about the same note: it would wait for an answer
             await ask_owner(session.memory.manager, session.turn.tasks)
         await session.close()
         return asked

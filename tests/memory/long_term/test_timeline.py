@@ -1,4 +1,4 @@
-"""The history of all scopes, as a user asks for it."""
+"""The history of all scopes in one list."""
 
 import pytest
 

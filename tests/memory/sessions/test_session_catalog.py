@@ -1,4 +1,4 @@
-"""The sessions that are kept: found by title and by what was said, looked into, named, archived."""
+"""Stored sessions: found by title and by text, previewed, renamed, archived."""
 
 import pytest
 from fakes.waiting import wait
@@ -74,7 +74,7 @@ def test_several_are_named_with_their_ids(catalog):
     add(catalog.store, 4, "the parser, a third time", user("x"))
     with pytest.raises(SeveralSessions) as caught:
         wait(catalog.find("parser"))
-    assert caught.value.ids == (session_id(4), session_id(2))  # of this project: those of others are meant last
+    assert caught.value.ids == (session_id(4), session_id(2))  # sessions of this project come before those of others
 
 
 def test_the_beginning_of_an_id_can_be_a_word_of_a_title_too(store, root, tmp_path):

@@ -1,4 +1,4 @@
-"""The bytes of a session file: found forwards, backwards and at a place, whatever stands in it."""
+"""The bytes of a session file: records are found forwards, backwards and at an offset, whatever text they contain."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Diffs as lines."""
+"""Diffs rendered as lines."""
 
 import subprocess
 
@@ -124,7 +124,7 @@ def test_the_words_that_changed_are_marked():
     old, new = find_changed_words("return foo(a, b)", "return bar(a, b)")
     assert (old, new) == ([(7, 10)], [(7, 10)])
     assert find_changed_words("abc def", "something else entirely") == ([], [])
-    assert find_changed_words("    result = 0", "    # the sum") == ([], [])  # they share only spaces
+    assert find_changed_words("    result = 0", "    # the sum") == ([], [])  # they have only spaces in common
 
 
 def test_a_change_in_a_huge_file_is_found_at_once_and_has_the_numbers_of_the_file():

@@ -102,7 +102,7 @@ SEQUENCES = [
 PARTS = [*"ab 日💻\n\t", "👩\u200d💻", "👩\u200d💻\u200d👩", *SEQUENCES]
 
 
-def fed(text, sizes):
+def feed_lines(text, sizes):
     answer, place, turn = AnswerBlock(), 0, 0
     while place < len(text):
         size = sizes[turn % len(sizes)]
@@ -114,7 +114,7 @@ def fed(text, sizes):
 @given(st.lists(st.sampled_from(PARTS), max_size=30).map("".join), st.lists(st.integers(1, 5), min_size=1))
 @settings(max_examples=200, deadline=None)
 def test_a_stream_is_cleaned_however_it_is_cut(text, sizes):
-    assert fed(text, sizes) == fed(text, [len(text) or 1])
+    assert feed_lines(text, sizes) == feed_lines(text, [len(text) or 1])
 
 
 @given(
@@ -123,7 +123,7 @@ def test_a_stream_is_cleaned_however_it_is_cut(text, sizes):
 )
 @settings(max_examples=200, deadline=None)
 def test_a_stream_of_garbage_leaves_nothing_that_a_terminal_would_obey(text, sizes):
-    assert not set(fed(text, sizes)) & set("\x1b\x07\x9b\x9d\u202e")
+    assert not set(feed_lines(text, sizes)) & set("\x1b\x07\x9b\x9d\u202e")
 
 
 class Rows(TranscriptBlock):

@@ -1,4 +1,4 @@
-"""Markdown as lines."""
+"""Markdown rendered as lines."""
 
 import pytest
 

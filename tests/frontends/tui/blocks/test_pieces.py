@@ -1,4 +1,4 @@
-"""What is shown while an answer streams in is what the whole answer gives."""
+"""An answer that arrives in pieces is rendered like the complete one."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -22,14 +22,14 @@ documents = st.lists(st.sampled_from(LINES), max_size=14).map("\n".join)
 cuts = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
-def drawn(answer, width=50):
+def draw(answer, width=50):
     return [
         (line.text, line.gutter, line.joint, tuple(str(s.style) for s in line.segments))
         for line in answer.lines(width, PALETTE)
     ]
 
 
-def streamed(text, sizes):
+def stream_answer(text, sizes):
     answer, place, turn = AnswerBlock(), 0, 0
     while place < len(text):
         size = sizes[turn % len(sizes)]
@@ -45,8 +45,8 @@ def streamed(text, sizes):
 @example("- a\n\n  ```\n  x\n  ```\n- b\n```\n", [1])
 @example("```py\n" + "x = '''\n" * 60 + "```", [7])
 def test_an_answer_looks_the_same_however_it_arrived(text, sizes):
-    answer = streamed(text, sizes)
-    assert drawn(answer) == drawn(AnswerBlock(text))
+    answer = stream_answer(text, sizes)
+    assert draw(answer) == draw(AnswerBlock(text))
 
 
 @settings(max_examples=100, deadline=None)
@@ -54,8 +54,8 @@ def test_an_answer_looks_the_same_however_it_arrived(text, sizes):
 @example("word\n```\n\n   1. in it", [1], 0.625)
 def test_half_an_answer_looks_like_an_answer_of_that_half(text, sizes, share):
     half = text[: int(len(text) * share)]
-    answer = streamed(half, sizes)
-    assert drawn(answer) == drawn(AnswerBlock(half))
+    answer = stream_answer(half, sizes)
+    assert draw(answer) == draw(AnswerBlock(half))
 
 
 @settings(max_examples=100, deadline=None)
@@ -81,5 +81,5 @@ def test_only_the_last_piece_stays_open():
 def test_long_code_is_coloured_the_same_in_parts_and_whole(language):
     code = "".join(f'def f{n}():\n    """Doc\n\n    of {n}."""\n    return {{"a": [{n}, "x"]}}\n' for n in range(60))
     text = f"```{language}\n{code}```\n\nend"
-    answer = streamed(text, [53])
-    assert drawn(answer) == drawn(AnswerBlock(text))
+    answer = stream_answer(text, [53])
+    assert draw(answer) == draw(AnswerBlock(text))

@@ -1,4 +1,4 @@
-"""The body of a tool call as lines: what is too long is cut, and says so."""
+"""The body of a tool call as lines: long content is cut, with a mark."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What was missed of earlier sessions: which of them are looked at."""
+"""The backlog: which earlier sessions are captured later."""
 
 import shutil
 

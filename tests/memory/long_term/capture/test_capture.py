@@ -26,7 +26,7 @@ GENERATED = {
 
 
 class Classifier:
-    """Answers what it is told to, and remembers what it was asked."""
+    """Returns or raises `answers` in order, and records the requests."""
 
     def __init__(self, *answers) -> None:
         self.answers = list(answers)
@@ -72,7 +72,7 @@ class Bench:
         return self.notes()[:count]
 
     def core_lines(self) -> list[Note]:
-        return []  # there is no core
+        return []  # no core
 
     def keep_in_core(self, _note, _said, _message, _corrected) -> None:
         return None

@@ -1,4 +1,4 @@
-"""The five use cases, their first halves: what is said in several sessions becomes the right notes."""
+"""The first halves of the five use cases: messages of several sessions become the right notes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 
 import pytest
-from fakes.classifier import Two, add, news, quiet, say
+from fakes.classifier import Two, add, say, unread_events, wait_until_quiet
 from fakes.memory_editors import editor_of
 
 from ouro.events import QuestionAsked, Reply
@@ -17,7 +17,7 @@ from ouro.utils.runtime import get_config_path, get_home, get_memory_dir
 
 
 class Notes:
-    """Those of one repository, and the user's."""
+    """The notes of one repository, and those of the user."""
 
     def __init__(self, repository) -> None:
         self.folder = repository / ".ouro" / "memory"
@@ -31,7 +31,7 @@ class Notes:
 
 
 async def session_of(repository, answer, *said, replies=()) -> Two:
-    """A session in which this is said; what it taught is captured by the next one."""
+    """A session with these messages; the next session captures its notes."""
     two = Two(replies=replies)
     session = await two.open(repository, captures=False)
     await say(session, *said)
@@ -40,13 +40,13 @@ async def session_of(repository, answer, *said, replies=()) -> Two:
     two.always = answer
     later = await two.open(repository)
     await say(later, "ok")
-    await quiet(later)
+    await wait_until_quiet(later)
     await later.close()
     return two
 
 
-def shown(asked: str) -> list[str]:
-    """The notes that the classifier was shown, in their order."""
+def shown_notes(asked: str) -> list[str]:
+    """The notes in the classifier's request, in order."""
     lines = asked.partition("The session, quoted")[0].splitlines()
     return [line.partition(") ")[2] for line in lines if line.startswith("| ") and ". (" in line]
 
@@ -65,7 +65,7 @@ async def test_a_preference_is_the_users_and_said_again_it_is_confirmed(reposito
     assert (preferences.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
 
     two = await session_of(repository, [add(text, "coding-preferences")], "once more: german answers, english comments")
-    assert shown(two.captures[-1]) == [text]
+    assert shown_notes(two.captures[-1]) == [text]
     assert (preferences.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
 
 
@@ -97,7 +97,7 @@ async def test_a_decision_and_its_reversal_are_a_chain_of_two(repository, notes)
     text = "Optimistic locking for user updates: row locks timed out under load."
 
     def reversal(asked):
-        place = shown(asked).index(old.text) + 1 if old.text in shown(asked) else 0
+        place = shown_notes(asked).index(old.text) + 1 if old.text in shown_notes(asked) else 0
         return [{"op": "supersede", "target": place, "text": text, "said_by": "user"}] if place else []
 
     await session_of(
@@ -166,7 +166,7 @@ async def test_a_line_of_the_core_is_replaced_where_the_classifier_sees_that_it_
     await session_of(repository, [add(old), add(other)], f"{old} {other}")
 
     def outdated(asked):
-        return [{"op": "supersede", "target": shown(asked).index(old) + 1, "text": new, "said_by": "user"}]
+        return [{"op": "supersede", "target": shown_notes(asked).index(old) + 1, "text": new, "said_by": "user"}]
 
     await session_of(repository, outdated, "we dropped the old phones, the deployment target of the app is iOS 17")
     assert (notes.folder / "facts.md").read_text() == f"- {other}\n- {new}\n"
@@ -188,12 +188,12 @@ async def test_the_user_is_asked_about_what_contradicts_a_line_of_the_core(repos
     remember_text(editor_of(get_home(), repository), old)
 
     def unclear(asked):
-        return [{"op": "contradict", "target": shown(asked).index(old) + 1, "text": new, "said_by": "user"}]
+        return [{"op": "contradict", "target": shown_notes(asked).index(old) + 1, "text": new, "said_by": "user"}]
 
     session = await Two(unclear).open(repository)
     await say(session, "somebody told me that the app ships on Thursdays")
     async with asyncio.timeout(30):
-        while not (asked := [event for event in news(session) if isinstance(event, QuestionAsked)]):
+        while not (asked := [event for event in unread_events(session) if isinstance(event, QuestionAsked)]):
             await asyncio.sleep(0.01)
     assert (f"): {old}\n- now: {new}" in asked[0].question.details, len(asked)) == (True, 1)
     assert ((notes.folder / "facts.md").read_text(), notes.all()) == (f"- {old}\n", [])
@@ -212,7 +212,7 @@ async def test_a_line_of_the_core_that_shares_no_word_with_a_statement_is_not_re
     await session_of(repository, [add(old)], old)
 
     def confused(asked):
-        return [{"op": "supersede", "target": shown(asked).index(old) + 1, "text": new, "said_by": "user"}]
+        return [{"op": "supersede", "target": shown_notes(asked).index(old) + 1, "text": new, "said_by": "user"}]
 
     await session_of(repository, confused, "invoices of the app are rounded half to even")
     assert (notes.folder / "facts.md").read_text() == f"- {old}\n- {new}\n"

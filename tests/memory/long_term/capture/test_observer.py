@@ -1,4 +1,4 @@
-"""What was said becomes notes, some turns later, in the background, and nobody waits for it."""
+"""Messages become notes some turns later, in the background, and no turn waits for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 
 import pytest
-from fakes.classifier import Two, add, news, quiet, say
+from fakes.classifier import Two, add, say, unread_events, wait_until_quiet
 
 from ouro.errors import ModelUnavailable
 from ouro.events import NoteKept, Notice, QuestionAsked, Reply
@@ -56,7 +56,7 @@ async def test_after_some_turns_what_was_said_becomes_a_note_and_is_told_with_it
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "hello there, good morning", "run the tests with pytest -q here, always")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
 
     [note] = repo_notes()
     assert (note.text, note.source, note.turn, note.trigger, note.session_id) == (
@@ -66,15 +66,15 @@ async def test_after_some_turns_what_was_said_becomes_a_note_and_is_told_with_it
         "cadence",
         session.id,
     )
-    [told] = [each for each in news(session) if isinstance(each, NoteKept)]
+    [told] = [each for each in unread_events(session) if isinstance(each, NoteKept)]
     assert (told.operation, told.note_id, told.text, told.scope) == ("add", note.id, TESTS, "repo")
     await session.memory.manager.undo(told.undo)
     assert repo_notes() == []
     assert await captured(session) == [4]
 
 
-async def quiet_capture(session, two, count=1):
-    """Until the classifier was asked so often and nothing of it is at work any more."""
+async def wait_for_captures(session, two, count=1):
+    """Wait until the classifier has got `count` requests and no capture is running."""
     async with asyncio.timeout(30):
         while len(two.captures) < count or _at_work(session):
             await asyncio.sleep(0.01)
@@ -88,9 +88,9 @@ async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "thank you very much")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     await say(session, "another thing: the tests with pytest need redis", "and that is all")
-    await quiet_capture(session, two, 2)
+    await wait_for_captures(session, two, 2)
 
     assert ("pytest -q" in two.captures[0], "another thing" in two.captures[0]) == (True, False)
     said = two.captures[1].partition("The session, quoted")[2]
@@ -111,11 +111,11 @@ async def test_a_correction_that_is_captured_again_is_offered_as_a_check(
     two = Two([add(text, "corrections")], [{"op": "confirm", "target": 1}])
     session = await two.open(repository)
     await say(session, "no, use pnpm, never npm", "thank you very much")
-    await quiet_capture(session, two)
-    assert [event for event in news(session) if isinstance(event, Notice)] == []
+    await wait_for_captures(session, two)
+    assert [event for event in unread_events(session) if isinstance(event, Notice)] == []
     await say(session, "again: use pnpm, never npm", "and that is all")
-    await quiet_capture(session, two, 2)
-    [offer] = [event for event in news(session) if isinstance(event, Notice)]
+    await wait_for_captures(session, two, 2)
+    [offer] = [event for event in unread_events(session) if isinstance(event, Notice)]
     assert len(repo_notes()) == is_note
     command = f"/check {repo_notes()[0].id[:12] if is_note else text}"
     assert offer.text == f"You have corrected this before: {text} To have it enforced: {command}"
@@ -129,10 +129,10 @@ async def test_a_rule_that_says_itself_that_it_lasts_is_captured_after_its_turn(
     await say(session, "fix the login test, it must never call the network", "why is it slow?")
     assert two.order == ["talk", "talk"]
     await say(session, "add a test. From now on run the tests with pytest -q.")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     assert [note.text for note in repo_notes()] == [TESTS]
     await say(session, "thank you")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     assert two.order == ["talk", "talk", "talk", "capture", "talk"]
     await session.close()
 
@@ -149,7 +149,7 @@ async def test_the_conversation_does_not_wait_for_a_classifier_that_never_answer
                     await asyncio.sleep(0.01)
 
     assert two.order == ["talk", "talk", "capture", "talk", "talk", "talk", "talk"]
-    assert [each for each in news(session) if isinstance(each, NoteKept)] == []
+    assert [each for each in unread_events(session) if isinstance(each, NoteKept)] == []
     await session.close()
     assert session.transcript.transcript.captured == 0
 
@@ -162,18 +162,18 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     two = Two(always=bad)
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "thanks")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     await say(session, "one more turn")
-    await quiet_capture(session, two, 2)
+    await wait_for_captures(session, two, 2)
     asked = len(two.captures)
     await say(session, "this trigger is passed over")
     assert (len(two.captures), repo_notes(), session.transcript.transcript.captured) == (asked, [], 0)
-    assert news(session) == []
+    assert unread_events(session) == []
     assert "capture:" in caplog.text
 
     two.always = [add(TESTS, "patterns")]
     await say(session, "now it works again")
-    await quiet_capture(session, two, asked + 1)
+    await wait_for_captures(session, two, asked + 1)
     assert [each.text for each in repo_notes()] == [TESTS]
     assert "run the tests" in two.captures[-1]
     assert await captured(session) == [10]
@@ -185,7 +185,7 @@ async def test_a_compaction_captures_what_it_covers_first(repository, repo_notes
     await say(session, "run the tests with pytest -q", "go on", "and on")
     async for _ in session.window.compact(""):
         pass
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
 
     [note] = repo_notes()
     assert (note.text, note.trigger) == (TESTS, "compaction")
@@ -204,7 +204,7 @@ async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_nex
     await asyncio.sleep(0.05)
     assert two.order == ["talk"]
     await say(second, "hello again, and now the docs")
-    await quiet(second)
+    await wait_until_quiet(second)
 
     assert two.order == ["talk", "talk", "capture"]
     [note] = repo_notes()
@@ -215,7 +215,7 @@ async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_nex
 
     third = await two.open(repository)
     await say(third, "and again")
-    await quiet(third)
+    await wait_until_quiet(third)
     assert "hello again, and" in two.captures[-1]
     assert len(two.captures) == 2
     await third.close()
@@ -231,7 +231,7 @@ async def test_at_most_three_sessions_are_caught_up_with_and_one_that_is_open_is
         await one.close()
     last = await two.open(repository)
     await say(last, "hello there")
-    await quiet(last)
+    await wait_until_quiet(last)
 
     assert [f"number {n}" in text for text, n in zip(two.captures, (3, 2, 1), strict=True)] == [True] * 3
     await last.close()
@@ -243,7 +243,7 @@ async def test_without_memory_or_a_user_nothing_is_captured(repository, settings
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository, **options)
     await say(session, "run the tests with pytest -q", "thanks a lot", "and more")
-    await quiet(session)
+    await wait_until_quiet(session)
     await session.close()
 
     assert (session.memory.capture, two.captures) == (None, [])
@@ -256,7 +256,7 @@ async def test_a_session_without_memory_is_not_captured_later(repository):
     await private.close()
     session = await two.open(repository)
     await say(session, "hello")
-    await quiet(session)
+    await wait_until_quiet(session)
     await session.close()
 
     assert two.captures == []
@@ -274,7 +274,7 @@ async def test_a_session_that_began_without_memory_and_went_on_with_it_is_captur
     await session.close()
     later = await two.open(repository)
     await say(later, "hello")
-    await quiet(later)
+    await wait_until_quiet(later)
     await later.close()
 
     [asked] = two.captures
@@ -292,7 +292,7 @@ async def test_only_what_is_said_without_memory_is_left_out_of_a_session(reposit
         await session.close()
     session = await two.open(repository)
     await say(session, "hello")
-    await quiet(session)
+    await wait_until_quiet(session)
     await session.close()
 
     [asked] = two.captures
@@ -306,7 +306,7 @@ async def test_what_was_said_before_memory_was_on_stays_out_when_the_session_goe
     await session.close()
     session = await two.open(repository, session.id)
     await say(session, "from here on it may be remembered", "all that is said here")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     await session.close()
 
     assert ["between" in two.captures[0], "from here on" in two.captures[0]] == [False, True]
@@ -317,10 +317,10 @@ async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repositor
     two = Two([], concluded, replies=[call("read", path="api.py"), "It says hello."])
     session = await two.open(repository)
     await say(session, "look at api.py for me please", "thank you for that")
-    await quiet_capture(session, two, 2)
+    await wait_for_captures(session, two, 2)
 
     assert repo_notes() == []
-    [told] = [each for each in news(session) if isinstance(each, NoteKept)]
+    [told] = [each for each in unread_events(session) if isinstance(each, NoteKept)]
     assert (told.operation, told.text, told.undo) == ("propose", "api.py says hello. (and 1 more)", "")
     first, second = session.memory.manager.proposals()
     assert first.sources == ("read api.py",)
@@ -342,9 +342,9 @@ async def test_writes_are_told_or_asked_or_silent(repository, settings, repo_not
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
 
-    assert [each.operation for each in news(session) if isinstance(each, NoteKept)] == told
+    assert [each.operation for each in unread_events(session) if isinstance(each, NoteKept)] == told
     assert (len(session.memory.manager.proposals()), len(repo_notes())) == (waiting, 1 - waiting)
     await session.close()
 
@@ -355,11 +355,11 @@ async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note
     two = Two([add(TESTS, "patterns")], replies=["Yes.", wrote, "Noted."])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     await say(session, "answer in German from now on")
     await session.memory.settled()
 
-    changed = [each for each in news(session) if type(each).__name__ == "CoreChanged"]
+    changed = [each for each in unread_events(session) if type(each).__name__ == "CoreChanged"]
     assert [each.summary for each in changed] == ["preferences.md: + Answer in German."]
     assert [each.text for each in repo_notes()] == [TESTS]
     assert TESTS not in two.prompts[1][-1].text
@@ -382,12 +382,12 @@ async def test_a_contradiction_is_put_to_the_user(repository, settings, repo_not
     )
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     [old] = repo_notes()
     await say(session, "in this project the tests run with tox")
-    await quiet_capture(session, two, 2)
+    await wait_for_captures(session, two, 2)
     async with asyncio.timeout(30):
-        while not (asked := [each for each in news(session) if isinstance(each, QuestionAsked)]):
+        while not (asked := [each for each in unread_events(session) if isinstance(each, QuestionAsked)]):
             await asyncio.sleep(0.01)
     assert (asked[0].of_turn, TESTS in asked[0].question.details) == (False, True)
     session.answer(asked[0].question_id, Reply((answer,)))
@@ -407,7 +407,7 @@ async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, 
     two = Two([add("I like tabs.", "coding-preferences"), add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "i like tabs, mind you", "run the tests with pytest -q")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     assert (preferences.read_text(), len(repo_notes())) == ("- I like tabs.\n", 1)
 
     last = session.rewind.points()[-1].number
@@ -415,7 +415,7 @@ async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, 
     await session.rewind.rewind(last, ("memory",))
     assert (preferences.read_text(), repo_notes()) == ("- I like tabs.\n", [])
     await say(session, "hello again to you", "this is something else")
-    await quiet_capture(session, two, 2)
+    await wait_for_captures(session, two, 2)
     assert "pytest" not in two.captures[-1]
     await session.close()
 
@@ -429,7 +429,7 @@ async def test_what_was_learned_on_a_branch_is_known_to_all_once_it_is_merged(re
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     await session.close()
     assert [each.branch for each in repo_notes()] == ["feature"]
 
@@ -440,8 +440,8 @@ async def test_what_was_learned_on_a_branch_is_known_to_all_once_it_is_merged(re
             git("merge", "-q", "feature")
         session = await two.open(repository)
         await say(session, "hello")
-        await quiet(session)
-        told = [each for each in news(session) if isinstance(each, NoteKept) and each.operation == "share"]
+        await wait_until_quiet(session)
+        told = [each for each in unread_events(session) if isinstance(each, NoteKept) and each.operation == "share"]
         assert ([each.branch for each in repo_notes()], len(told)) == ([None if is_merged else "feature"], is_merged)
         if told:
             await session.memory.manager.undo(told[0].undo)
@@ -456,7 +456,7 @@ async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_user_
     two = Two([add(TESTS, "patterns"), add("The api is old.", by="assistant")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
     await session.close()
     folder = repository / ".ouro" / "memory"
     for path in folder.glob("mem_*.md"):
@@ -465,11 +465,11 @@ async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_user_
     for each in session.memory.manager.proposals():
         await session.memory.manager.accept(each.id)
     await say(session, "hello")
-    await quiet(session)
+    await wait_until_quiet(session)
 
     assert [each.text for each in repo_notes()] == [TESTS]
     assert [each.text for each in notes(folder / "archive")] == ["The api is old."]
-    [told] = [each for each in news(session) if isinstance(each, NoteKept) and each.operation == "archive"]
+    [told] = [each for each in unread_events(session) if isinstance(each, NoteKept) and each.operation == "archive"]
     assert told.text == "1 note that nothing has confirmed for long: The api is old."
     await session.memory.manager.undo(told.undo)
     assert len(repo_notes()) == 2
@@ -481,7 +481,7 @@ async def test_categories_of_the_settings_are_offered_with_their_scopes(reposito
     two = Two([{"op": "add", "text": "The billing api wants cents.", "category": "API quirks", "said_by": "user"}])
     session = await two.open(repository)
     await say(session, "note that the billing api wants cents")
-    await quiet_capture(session, two)
+    await wait_for_captures(session, two)
 
     assert "api-quirks" in two.model.requests[-1].messages[0].text
     assert [(each.category, each.scope) for each in user_notes()] == [("api-quirks", "user")]

@@ -1,4 +1,4 @@
-"""Capture by a small model: what rules decide, and what it is asked."""
+"""Capture with a small model: what rules decide, and what the model is asked."""
 
 import json
 
@@ -15,7 +15,7 @@ LOCKS = Note(id="mem_00000001", text="The job queue is Redis.", scope="repo", ca
 
 
 class Small:
-    """Says that each sentence is a fact; `answers` come first."""
+    """Returns `answers` in order, then "fact" for every sentence."""
 
     def __init__(self, *answers):
         self.answers, self.asked = list(answers), []
@@ -31,7 +31,7 @@ class Small:
         return json.dumps({"kind": "fact"})
 
 
-async def captured(said, model=None, shown=()):
+async def capture(said, model=None, shown=()):
     limits = OperationLimits(shown, categories_with({}), ("user", "repo"))
     spoken = [Spoken(1, "user", said), Spoken(2, "assistant", "We use Perl.")]
     return await find_operations(model or Small(), spoken, limits)
@@ -42,14 +42,14 @@ async def captured(said, model=None, shown=()):
     [
 "thanks, looks good", "What is the port of staging?", "ok", "Can you rename it to twice", "You forgot the import.",
         "This function is too long.",
-        # supposed, joked, read or said by others, with the words of rules
+        # hypotheses, jokes, quotations and statements of others, with words that the rules look for
         "Imagine we decided on Redis for this.", "Maybe we should always use UTC.", "Let's say we use Kafka.",
         "I wonder whether we should always squash.", "If we used Redis, it would never wait.",
         "Just kidding, we always deploy on Fridays.", "haha we should always push to prod",
         "The README says: always run make lint.", 'It says "never use sudo" in the docs.',
         "CONTRIBUTING.md says that we use npm.", "According to the wiki, we use Jenkins.", "He said we always use npm.",
         "My colleague Tom prefers tabs.", "Tom prefers tabs.", "In the other project we use yarn.",
-        # of the moment, with the words of rules
+        # valid only for the current task, with words that the rules look for
         "For now we use SQLite.", "Just this once never run the formatter.", "For this task, always use print.",
         "I prefer the second option.", "I prefer option B.", "never mind, leave it", "No, the other one.",
         "No, not that file.", "Actually undo that.",
@@ -59,7 +59,7 @@ async def captured(said, model=None, shown=()):
 )  # fmt: skip
 async def test_questions_small_talk_and_what_is_supposed_are_not_asked_about(said):
     model = Small()
-    assert await captured(said, model) == ()
+    assert await capture(said, model) == ()
     assert model.asked == []
 
 
@@ -77,7 +77,7 @@ async def test_questions_small_talk_and_what_is_supposed_are_not_asked_about(sai
 )  # fmt: skip
 async def test_what_rules_know_to_last_needs_no_model(said, text, scope, category):
     model = Small()
-    [operation] = await captured(said, model)
+    [operation] = await capture(said, model)
     assert (operation.text, operation.scope, operation.category) == (text, scope, category)
     assert (operation.verb, operation.source, model.asked) == ("add", "user", [])
 
@@ -93,9 +93,9 @@ async def test_what_rules_know_to_last_needs_no_model(said, text, scope, categor
 )  # fmt: skip
 async def test_the_model_decides_about_what_may_not_last(said, note):
     model = Small()
-    assert [operation.text for operation in await captured(said, model)] == [note]
+    assert [operation.text for operation in await capture(said, model)] == [note]
     assert model.asked == [f"The sentence: {note}"]
-    assert await captured(said, Small('{"kind": "problem"}')) == ()
+    assert await capture(said, Small('{"kind": "problem"}')) == ()
 
 
 @pytest.mark.parametrize(
@@ -125,46 +125,44 @@ async def test_the_model_decides_about_what_may_not_last(said, note):
 )
 async def test_tasks_and_faults_are_never_kept_against_the_model(said):
     model = Small('{"kind": "problem"}')
-    assert await captured(said, model) == ()
+    assert await capture(said, model) == ()
     assert len(model.asked) == 1
 
 
 @pytest.mark.parametrize("answer", ['{"kind": "status"}', '{"kind": "song"}', "I cannot say."])
 async def test_what_the_model_does_not_call_lasting_is_not_kept(answer):
-    assert await captured("The staging server listens on port 8417.", Small(answer)) == ()
+    assert await capture("The staging server listens on port 8417.", Small(answer)) == ()
 
 
 async def test_what_cannot_be_an_order_is_no_task_and_what_corrects_memory_is_not_asked_about():
     labelled = '{"kind": "task"}'
-    assert len(await captured("The port of staging is 8417.", Small(labelled))) == 1
-    assert await captured("Begin with login.html.", Small(labelled)) == ()
+    assert len(await capture("The port of staging is 8417.", Small(labelled))) == 1
+    assert await capture("Begin with login.html.", Small(labelled)) == ()
     model = Small('{"kind": "status"}')
-    [corrected] = await captured("The job queue is RabbitMQ now.", model, shown=[LOCKS])
+    [corrected] = await capture("The job queue is RabbitMQ now.", model, shown=[LOCKS])
     assert (corrected.verb, model.asked) == ("supersede", [])
 
 
 async def test_what_is_said_replaces_or_confirms_or_is_related():
-    [replaced] = await captured("RabbitMQ replaces Redis for the job queue.", shown=[LOCKS])
+    [replaced] = await capture("RabbitMQ replaces Redis for the job queue.", shown=[LOCKS])
     assert (replaced.verb, replaced.target, replaced.category) == ("supersede", LOCKS.id, "project-conventions")
-    [same] = await captured("The job queue is Redis", shown=[LOCKS])
+    [same] = await capture("The job queue is Redis", shown=[LOCKS])
     assert (same.verb, same.target) == ("confirm", LOCKS.id)
-    [beside] = await captured(
-        "Job queue data is backed up.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS]
-    )
+    [beside] = await capture("Job queue data is backed up.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS])
     assert (beside.verb, beside.related) == ("add", (LOCKS.id,))
-    [again] = await captured("The queue of jobs is Redis.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS])
+    [again] = await capture("The queue of jobs is Redis.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS])
     assert (again.verb, again.target) == ("confirm", LOCKS.id)
 
 
 async def test_a_rule_is_not_taken_for_another_one_whatever_the_model_says():
     known = Note(id="mem_00000002", text="Never commit generated files.", scope="repo", category="corrections")
-    [added] = await captured("Never commit secrets.", Small('{"same": true, "relation": "same"}'), shown=[known])
+    [added] = await capture("Never commit secrets.", Small('{"same": true, "relation": "same"}'), shown=[known])
     assert (added.verb, added.text, added.related) == ("add", "Never commit secrets.", (known.id,))
 
 
 async def test_a_model_that_does_not_answer_is_no_answer():
     with pytest.raises(ModelError):
-        await captured("The staging server listens on port 8417.", Small(ModelError("gone")))
+        await capture("The staging server listens on port 8417.", Small(ModelError("gone")))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Near-duplicates become one note: found by words or meaning, merged by a model, one commit each, to be undone."""
+"""Near-duplicates become one note: found by words or vectors, merged by a model; one commit each, with undo."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def note(number, text, **more):
 
 
 class Bench:
-    """Real notes in a real repository memory, and a model that answers what it is told to."""
+    """Real notes in a real repository memory, and a model with given answers."""
 
     def __init__(self, home, project):
         self.talk = Conversation(home, project, answer="x").connect()

@@ -1,11 +1,11 @@
-"""Sessions are summed up in three lines: when they were left, when they have grown; told at the next start."""
+"""Summaries of sessions in three lines: written when a session is left or has grown, sent in the next session."""
 
 import asyncio
 import itertools
 from functools import partial
 
 import pytest
-from fakes.classifier import quiet
+from fakes.classifier import wait_until_quiet
 from fakes.stored_sessions import old_session, records_of, session_id
 
 from ouro.assemble import Options, opener
@@ -24,7 +24,7 @@ LONG_TALK = [each for n in range(4) for each in (user(f"please do step {n}"), as
 
 
 class Model:
-    """Answers as a user would be answered, and sums up with what it is given."""
+    """A scripted model; returns `summary` for a request for a summary."""
 
     def __init__(self, summary=LINES) -> None:
         self.asked: list[str] = []
@@ -47,7 +47,7 @@ async def opened(repository, model, **options):
 async def talk(session, *texts):
     for text in texts:
         _ = [event async for event in session.send(text)]
-        await quiet(session)
+        await wait_until_quiet(session)
 
 
 async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(repository):
@@ -176,7 +176,7 @@ def test_of_a_long_talk_its_beginning_and_end_are_shown():
 
 
 async def first_request(repository, carry_over="summary", **options):
-    """What goes with the first message of a new session, and the session."""
+    """A new session after two turns, and what was sent with each of its messages."""
     model = ScriptedModel(["Hello.", "Hello again."])
     settings = {"sessions.carry_over": carry_over}
     chosen = Options(repository, ready_model=model, trust=True, settings=settings, **options)

@@ -5,7 +5,7 @@ import pytest
 from ouro.memory.long_term.notes.note import Anchor
 from ouro.memory.long_term.notes.validity import Anchors
 
-HELLO = "ce013625030ba8dba906f756967f9e9ca394464a"  # as `git hash-object` says of "hello\n"
+HELLO = "ce013625030ba8dba906f756967f9e9ca394464a"  # as `git hash-object` returns for "hello\n"
 
 
 def test_an_anchor_is_the_hash_that_git_gives(tmp_path):

@@ -8,7 +8,7 @@ from ouro.memory.long_term.notes.validity import confidence_now, has_decayed
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def concluded(**fields) -> Note:
+def conclusion(**fields) -> Note:
     return Note(id="mem_00000000", source="assistant", confidence=0.8, **fields)
 
 
@@ -24,14 +24,14 @@ def concluded(**fields) -> Note:
     ],
 )
 def test_what_was_concluded_halves_with_each_half_life(confirmed, confidence, faded):
-    note = concluded(confirmed_at=confirmed)
+    note = conclusion(confirmed_at=confirmed)
 
     assert confidence_now(note, NOW, 30) == pytest.approx(confidence)
     assert has_decayed(note, NOW, 30) is faded
 
 
 def test_without_a_confirmation_it_counts_from_the_beginning():
-    assert confidence_now(concluded(created_at="2026-10-22T00:00:00Z"), NOW, 30) == pytest.approx(0.4)
+    assert confidence_now(conclusion(created_at="2026-10-22T00:00:00Z"), NOW, 30) == pytest.approx(0.4)
 
 
 def test_what_the_user_said_does_not_fade():

@@ -33,15 +33,15 @@ def note(number: int = 1, **fields) -> Note:
     return Note(id=f"mem_0000000{number}", text=f"Thing {number}.", session_id="s-1", turn=7, **fields)
 
 
-def dated(one: Note, **fields) -> Note:
+def with_dates(one: Note, **fields) -> Note:
     return replace(one, created_at=NOW, updated_at=NOW, confirmed_at=NOW, **fields)
 
 
 def test_a_note_is_kept_in_the_folder_of_its_scope_with_a_commit_that_says_its_source(notebook, stores):
     written = notebook.add(note(scope="user"), "capture")
 
-    assert (stores["user"].folder / "mem_00000001.md").read_text() == note_text(dated(note(scope="user")))
-    assert list(notebook.all()) == [NoteFile(dated(note(scope="user")), "user", "mem_00000001.md")]
+    assert (stores["user"].folder / "mem_00000001.md").read_text() == note_text(with_dates(note(scope="user")))
+    assert list(notebook.all()) == [NoteFile(with_dates(note(scope="user")), "user", "mem_00000001.md")]
     (commit,) = stores["user"].log()
     assert (commit.id, commit.subject) == (written.commit, "Add: Thing 1.")
     assert commit.trailers == {"Ouro-Origin": "capture", "Ouro-Session": "s-1", "Ouro-Turn": "7"}

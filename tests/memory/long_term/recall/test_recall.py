@@ -24,7 +24,7 @@ def days_ago(days: int) -> str:
 
 @pytest.fixture
 def recall_of(tmp_path):
-    """Recall over notes that lie in two folders; more of them are taken up when it is asked for anew."""
+    """A function that adds notes to two folders, and returns a Recall over all of them."""
     index = Index(tmp_path / "cache" / "index.db")
     stores = {scope: GitMemoryStore(tmp_path / scope, scope, tmp_path / f"{scope}.git") for scope in ("user", "repo")}
     project = tmp_path / "project"
@@ -310,8 +310,8 @@ def test_of_two_equally_relevant_notes_the_one_that_was_used_comes_first(recall_
 @pytest.mark.parametrize(
     ("prompt", "done", "is_shown"),
     [
-        ("how do I run the tests?", "Run `pytest -q`.", True),  # a name that the prompt does not have
-        ("run pytest please", "I ran pytest.", False),  # the prompt has it
+        ("how do I run the tests?", "Run `pytest -q`.", True),  # a name that is not in the prompt
+        ("run pytest please", "I ran pytest.", False),  # a name that is in the prompt
         ("update the user", "I will retry with optimistic locking.", True),
         ("update the user", "Done, the field is there.", False),
     ],

@@ -1,4 +1,4 @@
-"""Which notes recall hands over: on the cases its thresholds are tuned on, and on a set that nothing is tuned on."""
+"""Which notes recall returns: for the cases that its thresholds are tuned on, and for a set without tuning."""
 
 import pytest
 from fakes import recall_cases_unseen
@@ -14,8 +14,8 @@ needs_weights = pytest.mark.skipif(local_embedder() is None, reason="ouro[vector
 
 
 @pytest.fixture
-def told(tmp_path, request):
-    """Which of the notes are told with a text, by their names; with vectors, or without."""
+def recall_names(tmp_path, request):
+    """A function that returns the names of the notes recalled for a text; with or without vectors."""
     folder = tmp_path / "memory"
     folder.mkdir(mode=0o700)
     names = {}
@@ -39,8 +39,8 @@ def told(tmp_path, request):
 
 
 @pytest.mark.parametrize("embedder", [None, pytest.param(local_embedder(), marks=needs_weights)])
-def test_most_of_what_is_wanted_is_told_and_little_else(told, embedder):
-    found = {text: told(text, embedder) for text in WANTED}
+def test_most_of_what_is_wanted_is_told_and_little_else(recall_names, embedder):
+    found = {text: recall_names(text, embedder) for text in WANTED}
     hits = sum(len(found[text] & wanted) for text, wanted in WANTED.items())
     junk = sum(len(found[text] - wanted) for text, wanted in WANTED.items())
 
@@ -49,18 +49,18 @@ def test_most_of_what_is_wanted_is_told_and_little_else(told, embedder):
 
 
 @pytest.mark.parametrize("text", EVERYDAY)
-def test_everyday_messages_want_nothing(told, text):
-    assert told(text) == set()
+def test_everyday_messages_want_nothing(recall_names, text):
+    assert recall_names(text) == set()
 
 
-@pytest.mark.parametrize("told", [recall_cases_unseen.NOTES], indirect=True, ids=["252 notes"])
-def test_what_nothing_is_tuned_on_is_told_sparingly(told):
-    """By words, as measured when the set was written: docs/benchmarks.md. A change of thresholds shows here."""
+@pytest.mark.parametrize("recall_names", [recall_cases_unseen.NOTES], indirect=True, ids=["252 notes"])
+def test_what_nothing_is_tuned_on_is_told_sparingly(recall_names):
+    """Without vectors, as measured when the set was written (docs/benchmarks.md). It detects a changed threshold."""
     wanted = recall_cases_unseen.WANTED
-    found = {text: told(text) for text in wanted}
+    found = {text: recall_names(text) for text in wanted}
     hits = sum(bool(found[text] & right) for text, right in wanted.items())
     too_many = sum(len(found[text] - right) for text, right in wanted.items())
 
     assert hits / len(wanted) >= 0.35
     assert hits / (hits + too_many) >= 0.85
-    assert sum(bool(told(text)) for text in recall_cases_unseen.NOTHING) <= 3
+    assert sum(bool(recall_names(text)) for text in recall_cases_unseen.NOTHING) <= 3

@@ -1,4 +1,4 @@
-"""Touch recall: notes about a file come with the first result of a tool that used it; commands with a message."""
+"""Touch recall: notes about a file come with the first tool result that used it; commands to a message."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ from ouro.utils.runtime import get_command_ledger_dir, get_recall_log_path
 
 @pytest.fixture
 def notes(repository):
-    """Writes notes about api.py into the memory of the repository; returns their ids."""
+    """A function that writes notes about api.py into the repository's memory; returns their ids."""
     (repository / "api.py").write_text("PORT = 8080\n")
     folder = repository / ".ouro" / "memory"
     folder.mkdir(parents=True, mode=0o700)
@@ -38,7 +38,7 @@ def notes(repository):
 
 
 async def opened(repository, *script, **options):
-    """A session after its first turn: what is written into memory then is the user's."""
+    """A session after its first turn: a note that is written after it counts as the user's."""
     model = ScriptedModel(["Hello.", *script])
     session = await opener(Options(repository, ready_model=model, trust=True, mode="auto", **options))(OpenRequest())
     await say(session, "hello there")
@@ -50,14 +50,14 @@ async def say(session, text):
     return [event async for event in session.send(text)]
 
 
-async def closed(session):
-    """End the session, and wait for what it still writes."""
+async def close_and_wait(session):
+    """Close the session, and wait for its background tasks."""
     await session.close()
     await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
 
-def added(model, request):
-    """What ouro put behind the results of tools in a request."""
+def added_context(model, request):
+    """What ouro appended to the tool results of a request."""
     return "\n".join(
         part.text for message in model.requests[request + 1].messages for part in message.parts_of(Context)
     )
@@ -70,18 +70,18 @@ async def test_notes_about_a_file_come_with_the_first_result_that_used_it_and_on
 
     receipts = [event for event in await say(session, "have a look") if isinstance(event, NotesRecalled)]
 
-    assert "fixed by the firewall" not in added(model, 0)
-    assert "about files that were just used" in added(model, 1)
-    assert added(model, 2).count("fixed by the firewall") == 1
+    assert "fixed by the firewall" not in added_context(model, 0)
+    assert "about files that were just used" in added_context(model, 1)
+    assert added_context(model, 2).count("fixed by the firewall") == 1
     [receipt] = receipts
     assert (receipt.way, [(item.id, item.state) for item in receipt.items]) == ("touch", [(port, "loaded")])
     assert [item.id for item in session.memory.recalled.items] == [port]
     assert session.status().memories == 1
     identity = session.id
-    await closed(session)
+    await close_and_wait(session)
     resumed = await opener(Options(repository, ready_model=model, trust=True))(OpenRequest(resume=identity))
     assert [item.reason for item in resumed.memory.recalled.items] == ["about this file"]
-    await closed(resumed)
+    await close_and_wait(resumed)
 
 
 async def test_a_turn_has_one_budget_for_its_notes(repository, home, notes):
@@ -91,19 +91,19 @@ async def test_a_turn_has_one_budget_for_its_notes(repository, home, notes):
     notes("The port is fixed by the firewall.", "The port is in the contract with the shop.")
     [receipt] = [event for event in await say(session, "have a look") if isinstance(event, NotesRecalled)]
     assert sorted(item.state for item in receipt.items) == ["cut", "loaded"]
-    assert added(model, 1).count("mem_0000000") == 2  # the mark, and the note
-    await closed(session)
+    assert added_context(model, 1).count("mem_0000000") == 2  # the mark, and the note
+    await close_and_wait(session)
 
 
 async def test_other_files_failed_calls_and_notes_that_are_not_approved_add_nothing(repository, notes):
-    notes("The port is fixed by the firewall.")  # nobody has approved what is there at the start
+    notes("The port is fixed by the firewall.")  # notes that exist at the start are not approved
     script = (call("read", path="other.py"), call("read", path="gone.py"), call("read", path="api.py"), "Done.")
     session, model = await opened(repository, *script)
     (repository / "other.py").write_text("x = 1\n")
     notes("The port of gone.py is another.", path="gone.py", blob="0" * 40)
     await say(session, "have a look")
-    assert "The port" not in added(model, 3)
-    await closed(session)
+    assert "The port" not in added_context(model, 3)
+    await close_and_wait(session)
 
 
 async def test_what_an_answer_shows_and_what_a_file_still_holds_counts_as_use(repository, notes):
@@ -112,8 +112,8 @@ async def test_what_an_answer_shows_and_what_a_file_still_holds_counts_as_use(re
     used, unused = notes("Optimistic locking with a retry.", "The port is agreed with the shop.")
     [stale] = notes("The firewall knows the port.", blob="0" * 40)
     await say(session, "have a look")
-    assert added(model, 1).count("may be out of date: api.py changed") == 1
-    await closed(session)
+    assert added_context(model, 1).count("may be out of date: api.py changed") == 1
+    await close_and_wait(session)
     counts = json.loads(get_recall_log_path().read_bytes())
     assert counts["judged"] == {used: 1.5, unused: 1.5, stale: 1.5}
     assert counts["used"] == {used: 1.5, unused: 0.5}
@@ -123,17 +123,17 @@ async def test_commands_of_earlier_sessions_are_told_where_they_bear(repository)
     (repository / "test.sh").write_text("exit 0\n")
     session, _ = await opened(repository, call("shell", command="bash test.sh"), "Done.")
     await say(session, "try it")
-    await closed(session)
+    await close_and_wait(session)
 
     session, model = await opened(repository, "Ok.", "Use it.", "Yes.")
     await say(session, "what a day")
-    assert "bash test.sh" not in added(model, 0)
+    assert "bash test.sh" not in added_context(model, 0)
     [receipt] = [event for event in await say(session, "how do I test this?") if isinstance(event, NotesRecalled)]
     assert [item.id for item in receipt.items] == ["$ bash test.sh"]
-    assert "`bash test.sh` passed 1 time" in added(model, 1)
+    assert "`bash test.sh` passed 1 time" in added_context(model, 1)
     await say(session, "so how do I test it?")
-    assert added(model, 2).count("`bash test.sh`") == 1
-    await closed(session)
+    assert added_context(model, 2).count("`bash test.sh`") == 1
+    await close_and_wait(session)
 
 
 async def test_without_the_setting_no_command_is_recorded(repository):
@@ -141,5 +141,5 @@ async def test_without_the_setting_no_command_is_recorded(repository):
         repository, call("shell", command="bash --version x.sh"), "Done.", settings={"memory.commands": False}
     )
     await say(session, "try it")
-    await closed(session)
+    await close_and_wait(session)
     assert not get_command_ledger_dir().exists()

@@ -1,11 +1,11 @@
-"""What is recalled for a message: the budget of time, once each, kept with the session; by HyDE where it is set up."""
+"""Recall for a message: the time limit, each note only once, saved in the session; HyDE if configured."""
 
 import asyncio
 import json
 
 import pytest
 import yaml
-from fakes.classifier import quiet
+from fakes.classifier import wait_until_quiet
 from fakes.model_server import Raw, Reply
 from fakes.word_embedder import WordEmbedder, vector_of
 
@@ -23,8 +23,8 @@ QUESTION = "how long do sourdough loaves rise?"
 
 
 @pytest.fixture
-def own(home):
-    """Folder of the user's notes."""
+def user_folder(home):
+    """The folder of the user's notes."""
     return home / ".ouro" / "memory"
 
 
@@ -42,18 +42,18 @@ async def opened(repository, *script, **options):
 
 async def say(session, text):
     events = [event async for event in session.send(text)]
-    await session.memory.settled()  # what is written from here on is no turn's
+    await session.memory.settled()  # later changes belong to no turn
     return events
 
 
 async def recalled(session, text):
-    """The ids and states of what was considered for it."""
+    """The ids and states of the notes that were considered for a message."""
     found = [event for event in await say(session, text) if isinstance(event, NotesRecalled)]
     return {item.id: item.state for event in found for item in event.items}
 
 
-def sent(model):
-    """All that goes with the last message of the last request."""
+def last_message_text(model):
+    """All texts of the last message of the last request."""
     return "\n".join(getattr(part, "text", "") for part in model.requests[-1].messages[-1].parts)
 
 
@@ -70,36 +70,36 @@ async def test_without_notes_nothing_is_opened(repository, home):
     await session.close()
 
 
-async def test_the_first_message_of_the_first_session_is_compared_by_vectors_too(repository, own, monkeypatch):
+async def test_the_first_message_of_the_first_session_is_compared_by_vectors_too(repository, user_folder, monkeypatch):
     monkeypatch.setattr("ouro.memory.index.embeddings.choose_embedder", lambda *_: WordEmbedder())
     session, _ = await opened(repository)
-    put(own, BREAD, TEA)
+    put(user_folder, BREAD, TEA)
     [event] = [event for event in await say(session, QUESTION) if isinstance(event, NotesRecalled)]
     assert "close in meaning" in event.items[0].reason
     await session.close()
 
 
-async def test_a_note_is_told_behind_the_message_once_and_counted(repository, own):
+async def test_a_note_is_told_behind_the_message_once_and_counted(repository, user_folder):
     session, model = await opened(repository)
     await say(session, "hello there")
-    put(own, BREAD, TEA)
+    put(user_folder, BREAD, TEA)
 
     events = await say(session, QUESTION)
 
     kinds = [type(event) for event in events]
     assert kinds[kinds.index(Prompted) + 1] is NotesRecalled
-    assert "Sourdough loaves rise for fourteen hours." in sent(model)
+    assert "Sourdough loaves rise for fourteen hours." in last_message_text(model)
     assert (session.status().memories, session.memory.recalled.items[0].id) == (1, BREAD.id)
     assert await recalled(session, QUESTION) == {BREAD.id: "skipped"}
-    assert (session.status().memories, "fourteen" in sent(model)) == (0, False)
+    assert (session.status().memories, "fourteen" in last_message_text(model)) == (0, False)
     assert await recalled(session, "thanks, that is all") == {}
     await session.close()
 
 
-async def test_what_is_not_sent_any_more_is_told_again(repository, own):
+async def test_what_is_not_sent_any_more_is_told_again(repository, user_folder):
     session, model = await opened(repository)
     await say(session, "hello there")
-    put(own, BREAD)
+    put(user_folder, BREAD)
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
     memory = session.transcript
     last = memory.transcript.last_number
@@ -109,27 +109,27 @@ async def test_what_is_not_sent_any_more_is_told_again(repository, own):
     await memory.record(record)
 
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
-    assert "fourteen" in sent(model)
+    assert "fourteen" in last_message_text(model)
     await session.close()
 
 
-async def test_a_turn_that_went_away_took_its_notes_along(repository, own):
+async def test_a_turn_that_went_away_took_its_notes_along(repository, user_folder):
     session, model = await opened(repository)
     await say(session, "hello there")
-    put(own, BREAD)
+    put(user_folder, BREAD)
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
     await session.rewind.rewind(session.rewind.points()[-1].number)
 
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
-    assert "fourteen" in sent(model)
+    assert "fourteen" in last_message_text(model)
     await session.close()
 
 
-async def test_recall_that_takes_too_long_is_left_out(repository, own, monkeypatch):
+async def test_recall_that_takes_too_long_is_left_out(repository, user_folder, monkeypatch):
     monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.LOCAL_TIMEOUT", 0.05)
     session, model = await opened(repository)
     await say(session, "hello there")
-    put(own, BREAD)
+    put(user_folder, BREAD)
     held = asyncio.Event()
 
     async def slow(*_):
@@ -137,14 +137,14 @@ async def test_recall_that_takes_too_long_is_left_out(repository, own, monkeypat
 
     monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.TurnRecall._local", slow)
     assert await recalled(session, QUESTION) == {}
-    assert "fourteen" not in sent(model)
+    assert "fourteen" not in last_message_text(model)
     await session.close()
 
 
-async def test_an_index_that_is_busy_does_not_hold_up_what_it_knows(repository, own, monkeypatch):
+async def test_an_index_that_is_busy_does_not_hold_up_what_it_knows(repository, user_folder, monkeypatch):
     session, _ = await opened(repository)
     await say(session, "hello there")
-    put(own, BREAD)
+    put(user_folder, BREAD)
     assert await recalled(session, "sourdough loaves, please") == {BREAD.id: "loaded"}
 
     def busy(self, seconds=0.0):
@@ -155,20 +155,20 @@ async def test_an_index_that_is_busy_does_not_hold_up_what_it_knows(repository, 
     await session.close()
 
 
-async def test_off_is_off(repository, home, own):
+async def test_off_is_off(repository, home, user_folder):
     settings(home, retrieval="off")
     session, _ = await opened(repository)
     await say(session, "hello there")
-    put(own, BREAD)
+    put(user_folder, BREAD)
     assert await recalled(session, QUESTION) == {}
     await session.close()
 
 
-async def test_hyde_without_its_model_is_off_and_warns_at_the_start(repository, home, own):
+async def test_hyde_without_its_model_is_off_and_warns_at_the_start(repository, home, user_folder):
     settings(home, retrieval="hyde")
     session, _ = await opened(repository)
-    await quiet(session)
-    put(own, BREAD)
+    await wait_until_quiet(session)
+    put(user_folder, BREAD)
     again = await say(session, QUESTION)
     assert not [event for event in again if isinstance(event, Notice | NotesRecalled)]
     await session.close()
@@ -177,7 +177,7 @@ async def test_hyde_without_its_model_is_off_and_warns_at_the_start(repository, 
 
 
 class Hyde:
-    """A session whose recall asks a model that imagines notes, and one for vectors, both on the model server."""
+    """A session whose recall asks one model for imagined notes and another for vectors, both on the model server."""
 
     def __init__(self, server, home, monkeypatch):
         self.server = server
@@ -222,10 +222,10 @@ async def open_with(repository):
     return await opener(Options(repository, trust=True))(OpenRequest())
 
 
-async def test_with_both_models_auto_asks_them(repository, hyde, own):
+async def test_with_both_models_auto_asks_them(repository, hyde, user_folder):
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
-    put(own, BREAD, TEA)
+    put(user_folder, BREAD, TEA)
 
     events = await say(session, "and what then?")
 
@@ -242,21 +242,21 @@ async def test_with_both_models_auto_asks_them(repository, hyde, own):
     assert "recall" in {each.purpose for each in loaded.records if isinstance(each, CostRecord)}
 
 
-async def test_auto_asks_no_small_model_for_hypotheses(repository, hyde, own):
+async def test_auto_asks_no_small_model_for_hypotheses(repository, hyde, user_folder):
     hyde.write_models(retrieve="openai/imagines-1.5b")
     session = await open_with(repository)
-    put(own, BREAD, TEA)
+    put(user_folder, BREAD, TEA)
     await say(session, "how long does bread rise?")
     assert (session.memory.recalled.way, hyde.asked("imagines-1.5b")) == ("local", [])
     await session.close()
 
 
 @pytest.mark.parametrize("fault", ["slow", "refuses", "nonsense", "no vectors"])
-async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyde, own, fault, monkeypatch):
+async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyde, user_folder, fault, monkeypatch):
     monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.HYDE_TIMEOUT", 0.5 if fault == "slow" else 10.0)
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
-    put(own, BREAD)
+    put(user_folder, BREAD)
     hyde.embeds = fault != "no vectors"
     hyde.imagine = {
         "slow": Reply("too late", delay=30),
@@ -272,10 +272,10 @@ async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyd
     await session.close()
 
 
-async def test_another_model_for_vectors_makes_them_anew_in_the_background(repository, hyde, own):
+async def test_another_model_for_vectors_makes_them_anew_in_the_background(repository, hyde, user_folder):
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
-    put(own, BREAD)
+    put(user_folder, BREAD)
     await say(session, QUESTION)
     await session.close()
     assert ("vectors", BREAD.text) in hyde.embedded
@@ -283,28 +283,28 @@ async def test_another_model_for_vectors_makes_them_anew_in_the_background(repos
     hyde.write_models(embed="openai/newer")
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
-    await quiet(session)
+    await wait_until_quiet(session)
 
     assert ("newer", BREAD.text) in hyde.embedded
     await session.close()
 
 
-async def test_the_settings_name_the_model_for_vectors_too(repository, hyde, own, home):
+async def test_the_settings_name_the_model_for_vectors_too(repository, hyde, user_folder, home):
     settings(home, embedding_model="openai/newer", retrieval="local")
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
-    put(own, BREAD)
+    put(user_folder, BREAD)
     await say(session, "hello")
-    await quiet(session)
+    await wait_until_quiet(session)
 
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
     assert {model for model, _ in hyde.embedded} == {"newer"}
     await session.close()
 
 
-async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository, own):
+async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository, user_folder):
     session, _ = await opened(repository)
-    put(own, BREAD)
+    put(user_folder, BREAD)
     await say(session, QUESTION)
     told = session.memory.recalled
     await session.close()
@@ -321,9 +321,9 @@ async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository
     await again.close()
 
 
-async def test_the_receipt_goes_back_with_the_conversation(repository, own):
+async def test_the_receipt_goes_back_with_the_conversation(repository, user_folder):
     session, _ = await opened(repository)
-    put(own, BREAD)
+    put(user_folder, BREAD)
     await say(session, QUESTION)
     await say(session, "thanks, that is all")
     assert session.memory.recalled.items == ()

@@ -1,4 +1,4 @@
-"""What waits for the user: none of it is lost, and the question shows all that would change."""
+"""Pending changes: none is lost, and the question shows the whole change."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the user is asked about a change of memory is in plain words, and hides nothing."""
+"""The question about a change of memory is in plain words and hides nothing."""
 
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.trust.approval import Proposal, question_about
