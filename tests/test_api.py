@@ -111,7 +111,7 @@ def agent_of(repository):
 WRITE = call("write", path="made.txt", content="x")
 
 
-async def test_an_async_agent_decides_with_a_coroutine(agent_of, repository):
+async def test_async_on_permission_callback_decides_a_tool_call(agent_of, repository):
     async def decide(asked):
         return asked.title == "write made.txt"
 
@@ -123,7 +123,7 @@ async def test_an_async_agent_decides_with_a_coroutine(agent_of, repository):
     assert kinds[-1] is TurnFinished
 
 
-def test_without_a_callback_a_call_that_needs_the_user_is_refused(agent_of, repository):
+def test_without_a_callback_permission_and_questions_are_refused(agent_of, repository):
     model = ScriptedModel([WRITE, call("ask_user", question="Which?"), "Done."])
     with agent_of(model) as agent:
         events = list(agent.send("go"))
@@ -148,7 +148,7 @@ def test_questions_of_the_agent_are_answered(agent_of):
         ({"on_question": lambda _asked: None}, ""),
     ],
 )
-def test_a_callback_with_a_wrong_answer_is_named(agent_of, repository, options, message):
+def test_wrong_return_value_of_a_callback_raises_usage_error(agent_of, repository, options, message):
     with agent_of(WRITE, call("ask_user", question="Which?"), "Done.", **options) as agent:
         if message:
             with pytest.raises(UsageError, match=message):
@@ -199,7 +199,7 @@ async def test_a_mode_that_does_not_exist_is_refused(agent_of):
         agent.set_mode("yolo")
 
 
-def test_interrupt_and_steer_come_from_other_threads(agent_of):
+def test_interrupt_and_steer_work_from_other_threads(agent_of):
     reached = threading.Event()
 
     async def hold():
@@ -278,12 +278,12 @@ class Colour(pydantic.BaseModel):
         (int, "7", 7),
     ],
 )
-def test_an_answer_is_a_value_of_its_type(agent_of, kind, text, value):
+def test_ask_returns_a_value_of_the_requested_type(agent_of, kind, text, value):
     with agent_of(text) as agent:
         assert agent.ask("which?", kind) == value
 
 
-def test_the_model_gets_the_error_of_a_check_of_the_type(agent_of):
+def test_model_gets_the_type_validation_error_and_retries(agent_of):
     model = ScriptedModel(['{"name": "rod"}', '{"name": "red"}'])
     with agent_of(model) as agent:
         assert agent.ask("which?", Colour).name == "red"
@@ -300,7 +300,7 @@ def test_an_answer_that_never_matches_is_an_error(agent_of):
         agent.ask("what?", threading.Thread)
 
 
-def test_each_kind_of_missing_answer_is_its_own_error(agent_of, project, model_server):
+def test_each_cause_of_a_missing_answer_raises_its_own_error(agent_of, project, model_server):
     with (
         agent_of(call("glob", pattern="*"), max_turns=1) as agent,
         pytest.raises(LimitReached, match="Stopped after 1 model call"),
@@ -362,7 +362,7 @@ def test_a_tool_that_asks_is_refused_in_every_mode_without_a_callback(agent_of):
     assert called == [7]
 
 
-def test_the_model_gets_what_a_tool_returns_or_raises(agent_of):
+def test_model_gets_the_return_value_or_the_exception_of_a_tool(agent_of):
     model = ScriptedModel([calls(call("fail", code=3), call("fail", code=0), call("fail", code="x")), "Done."])
     with agent_of(model, tools=[fail]) as agent:
         failed = [event.failed for event in agent.send("go") if isinstance(event, ToolFinished)]
@@ -384,7 +384,7 @@ def test_rules_and_settings_without_an_effect_are_refused(agent_of):
 
 
 @pytest.mark.parametrize("options", [{"add_dirs": "/tmp"}, {"add_dirs": Path("/tmp")}, {"deny": "write"}])
-def test_one_text_is_not_taken_for_a_list_of_letters(agent_of, options):
+def test_string_instead_of_a_list_option_is_refused(agent_of, options):
     """The first letter of `/tmp` is `/`."""
     with pytest.raises(UsageError, match="is a list"):
         agent_of(**options).open()
@@ -455,7 +455,7 @@ def test_a_closed_agent_releases_the_session(agent_of):
         assert fourth.run("go").session_id not in (first.session_id, second.session_id)
 
 
-def test_the_logging_of_the_program_stays_as_it_is(agent_of):
+def test_agent_does_not_change_the_logging_of_the_host_program(agent_of):
     handler = logging.NullHandler()
     logging.getLogger().addHandler(handler)
     try:

@@ -14,5 +14,5 @@ MODULES = [
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_it_can_be_imported(module):
+def test_module_can_be_imported(module):
     importlib.import_module(module)

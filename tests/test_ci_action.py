@@ -127,7 +127,7 @@ def test_a_pull_request_is_reviewed_by_the_real_program(run, api, ouro, tmp_path
     assert "It is fine, ***." in (tmp_path / "output").read_text()
 
 
-def test_the_step_fails_without_an_answer_of_the_real_program(run, api, ouro):
+def test_action_fails_when_ouro_gives_no_answer(run, api, ouro):
     ouro.server.script(lambda request: failure(400, "no such thing"))
     assert run(comment("/ouro why?")) == 1
     assert "ouro did not finish its answer" in api.sent[0][2]
@@ -164,7 +164,7 @@ def test_a_comment_is_answered_and_not_read_as_a_flag(run, api, quick):
         {"action": "push"},
     ],
 )
-def test_others_and_other_events_start_nothing(run, api, quick, event, capfd):
+def test_unauthorized_authors_and_other_events_are_ignored(run, api, quick, event, capfd):
     assert run(event) == 0
     assert api.sent == []
     with pytest.raises(FileNotFoundError):
@@ -172,7 +172,7 @@ def test_others_and_other_events_start_nothing(run, api, quick, event, capfd):
     assert capfd.readouterr().out.startswith("::notice::ouro did nothing")
 
 
-def test_anyone_is_answered_if_the_input_says_so(run, api, quick):
+def test_authors_anyone_allows_every_author(run, api, quick):
     assert run(comment("/ouro hello", "stranger"), authors="anyone", comment="false") == 0
     assert api.sent == []
     assert quick()[0][0] == "--print=hello"
@@ -195,7 +195,7 @@ def test_a_long_text_is_cut_and_a_refusal_is_reported(run, api, quick, capfd, mo
     assert "::error::GitHub refused GET /collaborators/ada/permission: 403" in capfd.readouterr().out
 
 
-def test_the_inputs_of_the_action_are_those_of_the_script():
+def test_action_inputs_match_the_script_and_the_docs():
     declared = yaml.safe_load((ACTION / "action.yml").read_text())
     step = declared["runs"]["steps"][-1]
     script = (ACTION / "run.py").read_text()

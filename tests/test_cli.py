@@ -38,7 +38,7 @@ def test_the_process_ends_with_its_code_after_its_exit_handlers():
     assert (done.returncode, done.stdout, done.stderr) == (4, "said\nhandler\n", "")
 
 
-def test_a_defect_and_output_that_cannot_be_written_are_reported_by_python():
+def test_uncaught_exception_and_failed_flush_are_reported():
     done = run("failed")
     assert done.returncode == 1
     assert "ValueError: a defect" in done.stderr
@@ -49,7 +49,7 @@ def test_a_defect_and_output_that_cannot_be_written_are_reported_by_python():
 
 
 @pytest.mark.parametrize("line", ["usage", "config --json"])
-def test_output_that_cannot_be_written_is_an_error(line, home):
+def test_unwritable_stdout_is_an_error(line, home):
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "ouro", *line.split()]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -78,7 +78,7 @@ def test_an_action_without_json_refuses_the_flag(line, capsys):
     assert capsys.readouterr().err.endswith("unrecognized arguments: --json\n")
 
 
-def test_a_group_alone_lists_its_actions_on_one_page(capsys):
+def test_group_without_an_action_lists_its_actions(capsys):
     assert main(["memory"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "usage: ouro memory ACTION ..."
@@ -86,7 +86,7 @@ def test_a_group_alone_lists_its_actions_on_one_page(capsys):
     assert len(lines) == len(dict.fromkeys(lines)) + lines.count("") - 1 <= 50, "nothing is there twice"
 
 
-def test_the_error_of_a_mistyped_word_has_two_lines(capsys):
+def test_mistyped_word_error_has_two_lines_with_a_suggestion(capsys):
     assert main(["memory", "lst"]) == 2
     message, hint = capsys.readouterr().err.splitlines()
     assert message == "ouro: `ouro memory` has no action `lst`."
@@ -96,7 +96,7 @@ def test_the_error_of_a_mistyped_word_has_two_lines(capsys):
     assert capsys.readouterr().err.endswith("unrecognized arguments: list. Did you mean `ouro sessions`?\n")
 
 
-def test_another_name_of_an_action_is_listed_once(capsys):
+def test_action_alias_is_listed_once(capsys):
     main(["memory"])
     assert "as-of" not in capsys.readouterr().err
     with pytest.raises(SystemExit):
@@ -104,7 +104,7 @@ def test_another_name_of_an_action_is_listed_once(capsys):
     assert "memory at yesterday show facts" in capsys.readouterr().out
 
 
-def test_flags_without_argparse_are_those_with_it():
+def test_flags_parsed_without_argparse_equal_those_with_argparse():
     assert vars(_flags(["--plain"])) == {**vars(_flags()), "plain": True}
     assert _flags(["--allow", "a", "--allow", "b"]).allow == ["a", "b"]
     assert _flags().allow == _flags(["hi"]).allow == []
@@ -118,7 +118,7 @@ def test_an_empty_value_is_an_error(flag, capsys):
     assert "the value is empty" in capsys.readouterr().err
 
 
-def test_flags_of_other_programs_are_named_with_those_of_ouro(capsys):
+def test_flags_of_other_agents_suggest_the_ouro_flag(capsys):
     with pytest.raises(SystemExit):
         main(["-p", "hi", "--output-format", "json", "--permission-mode=plan", "--wild"])
     error = capsys.readouterr().err

@@ -58,7 +58,7 @@ def test_flags_win_over_environment_over_project_over_user_file(user_file, proje
     }
 
 
-def test_every_kind_of_value_is_read(user_file):
+def test_every_value_type_is_read(user_file):
     user_file.write_text(
         "permissions:\n  mode: edit\n  allow:\n  - shell(git status *)\n"
         "limits: {max_turns: 40, max_cost: 2.5}\n"
@@ -71,7 +71,7 @@ def test_every_kind_of_value_is_read(user_file):
     )
 
 
-def test_rules_of_all_sources_are_added_and_none_can_be_removed(user_file, project, monkeypatch):
+def test_rules_of_all_sources_are_merged_and_none_removed(user_file, project, monkeypatch):
     user_file.write_text("permissions: {deny: ['shell(rm *)']}\n")
     project_file(project, "permissions: {deny: ['write(dist/**)'], ask: ['shell(make deploy)']}\n")
     monkeypatch.setenv("OURO_PERMISSIONS_DENY", "shell(git push *), shell(x a, b)")
@@ -135,13 +135,13 @@ def test_an_invalid_value_is_an_error_with_file_line_and_valid_values(user_file,
         ("OURO_MCP_SERVERS", "`mcp.servers` must be keys and values, not `yolo`"),
     ],
 )
-def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch, variable, message):
+def test_invalid_variable_error_names_the_variable(monkeypatch, variable, message):
     monkeypatch.setenv(variable, "yolo")
     with pytest.raises(ConfigError, match=message):
         load_settings()
 
 
-def test_a_section_whose_lines_are_commented_out_changes_nothing(user_file):
+def test_section_with_only_comments_changes_nothing(user_file):
     user_file.write_text("tui:\n#  theme: dark\npermissions:\n  allow:\n")
     assert load_settings() == Settings()
 
@@ -176,13 +176,13 @@ def test_a_project_can_only_narrow_mode_and_limits(user_file, project):
     assert (settings.permissions.mode, settings.limits) == ("plan", LimitSettings(10, 1.0))
 
 
-def test_a_project_narrows_what_the_user_left_open(project):
+def test_project_narrows_values_the_user_did_not_set(project):
     project_file(project, "permissions: {mode: plan}\nlimits: {max_turns: 50}\n")
     settings = load_settings(project)
     assert (settings.permissions.mode, settings.limits) == ("plan", LimitSettings(50))
 
 
-def test_project_settings_that_lead_out_of_the_project_are_refused(project, tmp_path):
+def test_project_settings_linked_from_outside_are_refused(project, tmp_path):
     (tmp_path / "elsewhere.yaml").write_text("model: x\n")
     (project / ".ouro" / "config.yaml").symlink_to(tmp_path / "elsewhere.yaml")
     with pytest.raises(ConfigError, match="leads out of the project"):
@@ -199,7 +199,7 @@ def test_an_empty_variable_is_ignored(monkeypatch):
     assert explain_settings(settings_by_place())["model"] == Given("", "default")
 
 
-def test_variables_that_nothing_reads_are_known(monkeypatch):
+def test_unknown_variables_are_listed(monkeypatch):
     monkeypatch.setenv("OURO_PERMISSION_MODE", "ask")
     monkeypatch.setenv("OURO_MODEL", "x")
     assert unknown_variables() == ["OURO_PERMISSION_MODE"]
@@ -215,7 +215,7 @@ def test_variables_that_nothing_reads_are_known(monkeypatch):
         ("tui:\n    notify_seconds: 3\n", "tui:\n    theme: dark\n    notify_seconds: 3\n"),
     ],
 )
-def test_a_setting_is_saved_in_place_and_everything_else_stays(user_file, before, after):
+def test_saving_a_setting_keeps_the_rest_of_the_file(user_file, before, after):
     user_file.write_text(before)
     save_setting("tui.theme", "dark")
     assert user_file.read_text() == after
@@ -236,7 +236,7 @@ def test_a_list_of_several_lines_is_replaced_whole(user_file):
     assert user_file.read_text() == "skills:\n  without: [a, b]\n  # some\n  prompt_tokens: 5\n"
 
 
-def test_a_setting_is_saved_where_there_is_no_file_yet(home):
+def test_saving_a_setting_creates_the_file(home):
     save_setting("tui.theme", "dark")
     assert load_settings().tui.theme == "dark"
 
@@ -275,7 +275,7 @@ def test_every_setting_is_read_somewhere():
     assert [".".join(name) for name, pattern in readers.items() if not re.search(pattern, text)] == []
 
 
-def test_a_section_is_a_frozen_value():
+def test_settings_section_is_frozen_and_hashable():
     assert LimitSettings(3) == LimitSettings(max_turns=3) != LimitSettings()
     assert hash(LimitSettings(max_cost=1.0, max_turns=3)) == hash(LimitSettings(3, 1.0))
     assert repr(ShellSettings()) == "ShellSettings(timeout_seconds=120)"

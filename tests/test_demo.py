@@ -35,7 +35,7 @@ def unittest_in(folder):
     return done.returncode
 
 
-def test_the_headless_demo_fixes_the_program_with_the_real_tools_and_cleans_up(scratch, home):
+def test_headless_demo_repairs_the_program_and_cleans_up(scratch, home):
     done = demo("--headless", TMPDIR=str(scratch))
 
     assert done.returncode == 0, done.stderr
@@ -96,7 +96,7 @@ def test_the_program_fails_before_and_passes_after_the_repair(tmp_path):
     assert set(FILES) <= {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
 
 
-async def test_the_recorded_model_names_itself_and_never_ends():
+async def test_recorded_model_identifies_itself_and_never_runs_out():
     model = recorded_model("python3 -m unittest", 0, watched=True)
     texts = []
     for _ in range(8):
@@ -148,7 +148,7 @@ class TestInATerminal:
         child.close(force=True)
 
     @pytest.mark.slow
-    def test_no_leaves_everything_as_it_was(self, terminal, scratch):
+    def test_answering_no_changes_nothing(self, terminal, scratch):
         child, wait_for = terminal
         wait_for("y/a/n? ")
         child.send("n\r")

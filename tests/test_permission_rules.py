@@ -30,7 +30,7 @@ def decide(front_end: FakeFrontEnd, line: str):
     return front_end.session.permissions.decide("shell", Effect.RUN, [line])
 
 
-async def test_each_rule_is_shown_with_its_source_and_what_it_allowed_last(front_end):
+async def test_rules_are_listed_with_source_and_last_use(front_end):
     front_end.picks = [None]
     assert isinstance(decide(front_end, "git push origin hunter2-secret"), Allow)
     assert isinstance(decide(front_end, "git push --force"), Ask)
@@ -56,7 +56,7 @@ async def test_a_rule_of_each_source_can_be_revoked(front_end):
     assert front_end.lines[-1][0] == "error"
 
 
-async def test_a_rule_of_a_variable_is_named_and_stays_out_of_the_file(front_end, monkeypatch):
+async def test_rule_of_a_variable_shows_the_variable_and_is_not_saved(front_end, monkeypatch):
     monkeypatch.setenv("OURO_PERMISSIONS_ALLOW", "edit")
     await dispatch(front_end, "/permissions")
     row = next(row for row in front_end.shown[0].splitlines() if "`edit`" in row)
@@ -84,7 +84,7 @@ async def test_a_rule_is_picked_from_the_list(front_end, argument):
 
 
 @pytest.mark.parametrize("word", ["allow", "deny"])
-async def test_a_rule_that_is_missing_is_asked_for(front_end, word):
+async def test_missing_rule_argument_is_reported(front_end, word):
     await dispatch(front_end, f"/permissions {word}")
     assert front_end.lines[-1][1] == f"/permissions {word} needs RULE.\nSee `/permissions {word} shell(make *)`."
 
@@ -101,14 +101,14 @@ async def test_a_rule_applies_immediately_and_in_the_next_session(front_end):
     assert saved.load() == ("shell(git push *)", "shell(npm test *)")
 
 
-async def test_the_error_of_an_unknown_rule_names_the_command_that_lists_rules(front_end):
+async def test_unknown_rule_error_suggests_permissions_list(front_end):
     await dispatch(front_end, "/permissions revoke shell(nothing)")
     (hint,) = re.findall("See `(.*)`", front_end.lines[-1][1])
     await dispatch(front_end, hint)
     assert (hint, "shell(tox *)" in front_end.shown[-1], front_end.asked) == ("/permissions list", True, [])
 
 
-async def test_a_word_sets_the_mode(front_end):
+async def test_mode_argument_sets_the_mode(front_end):
     await dispatch(front_end, "/permissions auto")
     assert front_end.session.status().mode == "auto"
     front_end.picks = ["edit"]
@@ -126,7 +126,7 @@ def test_the_record_of_allowed_calls_stays_short(home, repository, monkeypatch):
     assert len(get_permissions_path().with_name("permissions_used.jsonl").read_bytes()) < 2_000
 
 
-def test_from_a_shell(model_server, repository):
+def test_shell_commands_add_list_and_revoke_rules(model_server, repository):
     program = OuroProgram(model_server, repository)
     assert program.headless("permissions", "deny", "shell(npm publish *)").code == 0
     (rule,) = json.loads(program.headless("permissions", "list", "--json").out)

@@ -142,7 +142,7 @@ def texts(messages):
     return [part.text for message in messages for part in message.parts if isinstance(part, Text | Context)]
 
 
-async def test_a_full_window_is_compacted_before_the_next_call_and_the_receipt_is_told(world):
+async def test_full_window_is_compacted_before_the_next_call_with_a_receipt(world):
     await world.fill()
     model = ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL)
     seen = await world.turn("go on", model)
@@ -159,7 +159,7 @@ async def test_a_full_window_is_compacted_before_the_next_call_and_the_receipt_i
     assert world.told_again == 1
 
 
-async def test_the_status_is_right_at_once_and_again_when_the_provider_has_spoken(world):
+async def test_usage_is_updated_after_compaction_and_after_the_reply(world):
     await world.fill()
     seen = await world.turn("go on", ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL))
     [receipt], [early, late] = of(Compacted, seen), of(UsageUpdated, seen)
@@ -167,7 +167,7 @@ async def test_the_status_is_right_at_once_and_again_when_the_provider_has_spoke
     assert abs(late.context - early.context) < 200
 
 
-async def test_the_request_for_a_summary_begins_with_the_very_conversation(world):
+async def test_summary_request_starts_with_the_unchanged_conversation(world):
     await world.fill(rounds=4)
     model = ScriptedModel([says("Fine."), says(SUMMARY)], spec=SMALL)
     await world.turn("look", model)
@@ -179,7 +179,7 @@ async def test_the_request_for_a_summary_begins_with_the_very_conversation(world
     assert "keep in particular: the tabs" in texts(asked.messages)[-1]
 
 
-async def test_a_turn_that_fills_the_window_by_itself_is_compacted_between_its_calls(world):
+async def test_turn_that_fills_the_window_is_compacted_between_calls(world):
     steps = [says("", call("look", size=9_000 + number)) for number in range(6)]
     model = ScriptedModel(steps_with_summary(*steps, says("Done.")), spec=SMALL)
     seen = await world.turn("Never push. Look everywhere.", model)
@@ -193,7 +193,7 @@ async def test_a_turn_that_fills_the_window_by_itself_is_compacted_between_its_c
     assert last[-1].parts_of(ToolReply)[0].text == "o" * 9_005, "what was just asked for is not taken away unread"
 
 
-async def test_the_same_request_goes_out_before_and_after_a_resume(world):
+async def test_resumed_session_sends_the_same_context_after_compaction(world):
     await world.fill()
     await world.turn("go on", ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL))
     await world.memory.record(PinRecord(1, world.memory.now()))
@@ -202,7 +202,7 @@ async def test_the_same_request_goes_out_before_and_after_a_resume(world):
     assert (again.context(), again.tokens, again.usage) == (sent, tokens, usage)
 
 
-async def test_what_the_summary_cost_is_the_session_s(world):
+async def test_cost_of_the_summary_is_added_to_the_session(world):
     await world.fill()
     await world.turn("go on", ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL))
     [record] = [
@@ -214,7 +214,7 @@ async def test_what_the_summary_cost_is_the_session_s(world):
     assert world.memory.usage.cost == pytest.approx(0.02)
 
 
-async def test_the_plan_the_files_and_long_messages_go_into_the_summary(world):
+async def test_plan_and_oversized_messages_are_in_the_summary(world):
     await world.fill()
     await world.memory.add(user("LOG " + "l" * 9_000 + " END"))
     await world.memory.add(assistant("I see."))
@@ -225,7 +225,7 @@ async def test_the_plan_the_files_and_long_messages_go_into_the_summary(world):
     assert receipt.summary.endswith("## Plan\n- [>] Run the tests")
 
 
-async def test_the_user_s_wish_and_pins_are_minded(world):
+async def test_compact_respects_focus_and_pinned_messages(world):
     await world.fill()
     await world.memory.record(PinRecord(14, world.memory.now()))
     await world.memory.add(user("and"))
@@ -245,7 +245,7 @@ async def test_there_is_nothing_to_compact_at_the_start(world):
     assert model.requests == []
 
 
-async def test_two_in_a_row_carry_the_first_summary_on_and_do_no_harm(world):
+async def test_second_compaction_includes_the_first_summary(world):
     await world.fill()
     model = ScriptedModel([says(SUMMARY), says("Fine."), says("## Goal\nBoth.")], spec=SMALL)
     await world.compact(model)
@@ -273,7 +273,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_without_a_summary_old_outputs_are_dropped_instead_and_the_turn_goes_on(world, failure):
+async def test_failed_summary_drops_old_outputs_and_turn_continues(world, failure):
     await world.fill()
     writer = ScriptedModel(FAILURES[failure] * 9, spec=ModelSpec("writer", window=8_192))
     model = ScriptedModel([says("Done."), says("More.")], spec=SMALL)
@@ -291,7 +291,7 @@ async def test_without_a_summary_old_outputs_are_dropped_instead_and_the_turn_go
     assert again.context() == world.memory.context()
 
 
-async def test_a_summary_that_is_far_too_long_is_cut(world):
+async def test_overlong_summary_is_cut(world):
     await world.fill()
     model = ScriptedModel([ScriptedReply("## Goal\n" + "line\n" * 100_000)], spec=SMALL)
     [receipt] = of(Compacted, await world.compact(model))
@@ -299,7 +299,7 @@ async def test_a_summary_that_is_far_too_long_is_cut(world):
     assert receipt.summary.endswith("[the summary was longer and is cut here]")
 
 
-async def test_a_summary_that_would_not_make_it_smaller_is_not_taken_and_its_cost_is_kept(world):
+async def test_summary_that_saves_nothing_is_discarded_but_its_cost_counted(world):
     await world.memory.add(user("Never push."))
     await world.memory.add(assistant("Fine. " * 9))
     await world.memory.add(user("Go."))
@@ -314,7 +314,7 @@ async def test_a_summary_that_would_not_make_it_smaller_is_not_taken_and_its_cos
     assert [each.purpose for each in kept if isinstance(each, CostRecord)] == ["compaction"]
 
 
-async def test_a_model_of_its_own_with_a_smaller_window_sums_up_in_steps(world):
+async def test_compaction_model_with_smaller_window_summarizes_in_steps(world):
     await world.fill(rounds=20)
     writer = ScriptedModel(
         [says(f"## Goal\nPart {number}.") for number in range(1, 99)], spec=ModelSpec("writer", window=8_192)
@@ -330,7 +330,7 @@ async def test_a_model_of_its_own_with_a_smaller_window_sums_up_in_steps(world):
     assert receipt.usage.cost == pytest.approx(0.01 * len(writer.requests))
 
 
-async def test_a_change_to_a_model_with_a_smaller_window_is_survived(world):
+async def test_change_to_a_model_with_a_smaller_window_compacts(world):
     large = ScriptedModel([says("", call("look", size=90_000)), says("Done.")], spec=ModelSpec("large", window=200_000))
     await world.turn("Never push.", large)
     small = ScriptedModel(steps_with_summary(says("Fine.")), spec=SMALL)
@@ -341,7 +341,7 @@ async def test_a_change_to_a_model_with_a_smaller_window_is_survived(world):
     assert "Never push." in texts(small.requests[-1].messages)
 
 
-async def test_where_it_may_not_happen_by_itself_it_does_not_and_a_full_window_drops_outputs(world):
+async def test_with_auto_off_a_full_window_only_drops_outputs(world):
     await world.fill()
     model = ScriptedModel([ContextTooLong("Too long."), says("Done.")], spec=SMALL)
     seen = await world.turn("go on", model, settings=CompactionSettings(auto=False))
@@ -351,7 +351,7 @@ async def test_where_it_may_not_happen_by_itself_it_does_not_and_a_full_window_d
     assert len(model.requests) == 2
 
 
-async def test_pictures_are_counted_and_given_up_with_the_outputs_that_hold_them(world):
+async def test_images_count_as_tokens_and_are_dropped_with_their_outputs(world):
     picture = Image("image/png", b"p")
     await world.memory.add(user("Look.", [picture]))
     for number in range(5):
@@ -363,7 +363,7 @@ async def test_pictures_are_counted_and_given_up_with_the_outputs_that_hold_them
     assert model.requests[-1].messages[1] == Message("user", (Text("Look."), picture))
 
 
-async def test_esc_while_it_is_summed_up_leaves_everything_as_it_was(world):
+async def test_cancelling_during_compaction_changes_nothing(world):
     await world.fill()
     holding = asyncio.Event()
     model = ScriptedModel([ScriptedReply(SUMMARY, hold=holding.wait)], spec=SMALL)
@@ -381,7 +381,7 @@ async def test_esc_while_it_is_summed_up_leaves_everything_as_it_was(world):
     assert (world.memory.context(), world.memory.usage, world.told_again) == (before, usage, 0)
 
 
-async def test_a_compaction_that_cannot_be_saved_holds_and_is_said(tmp_path):
+async def test_compaction_that_cannot_be_saved_applies_and_is_reported(tmp_path):
     class FullDisk(DictMemoryStore):
         async def save_memory(self, session_id, change):
             if isinstance(change, CompactionRecord):
@@ -395,7 +395,7 @@ async def test_a_compaction_that_cannot_be_saved_holds_and_is_said(tmp_path):
     assert SUMMARY in texts(world.memory.context())[1]
 
 
-async def test_thinking_and_calls_of_the_part_that_stays_are_as_they_were(world):
+async def test_thinking_and_calls_of_the_kept_part_are_unchanged(world):
     await world.fill()
     thought = Message("assistant", (Thinking("hm", "seal"), ToolCall("t", "look", {})), Usage(9_000, output=9), "small")
     await world.memory.add(thought)
@@ -404,7 +404,7 @@ async def test_thinking_and_calls_of_the_part_that_stays_are_as_they_were(world)
     assert world.memory.context()[-2:] == [thought, tool(ToolReply("t", "look", "fresh"))]
 
 
-async def test_where_it_fails_and_nothing_can_be_dropped_it_is_tried_again_only_when_it_has_grown(world):
+async def test_failed_compaction_is_retried_only_after_the_context_grew(world):
     for number in range(7):
         await world.memory.add(user(f"{number} " + "w" * 3_600))
         await world.memory.add(assistant("I see."))
@@ -442,7 +442,7 @@ async def send_long_message(world, answer, text=LONG, spec=SMALL):
 
 
 @pytest.mark.parametrize(("answer", "compacted"), [(SUMMARIZE, 1), (SEND_ALL, 0), ("", 1)])
-async def test_before_a_long_message_causes_a_compaction_the_user_is_asked(world, answer, compacted):
+async def test_long_message_that_would_trigger_compaction_asks_the_user(world, answer, compacted):
     await world.fill(rounds=4)
     events, model = await send_long_message(world, answer)
     [(text, choices)] = world.asked
@@ -453,7 +453,7 @@ async def test_before_a_long_message_causes_a_compaction_the_user_is_asked(world
     assert events[-1] == TurnFinished("answered")
 
 
-async def test_a_long_message_that_is_kept_back_is_not_in_the_session(world):
+async def test_long_message_held_back_by_the_user_is_not_in_the_session(world):
     await world.fill(rounds=4)
     before = world.memory.messages()
     with pytest.raises(PromptRefused):
@@ -462,13 +462,13 @@ async def test_a_long_message_that_is_kept_back_is_not_in_the_session(world):
 
 
 @pytest.mark.parametrize("text", ["go on", "x" * 2_000], ids=["short", "room"])
-async def test_a_message_that_is_not_the_cause_is_not_asked_about(world, text):
+async def test_message_that_does_not_trigger_compaction_asks_nothing(world, text):
     await world.fill(rounds=4 if len(text) > 9 else 8)
     await send_long_message(world, "", text)
     assert world.asked == []
 
 
-async def test_a_question_larger_than_the_window_is_never_cut(world):
+async def test_user_message_larger_than_the_window_is_never_cut(world):
     await world.fill(rounds=2)
     text = "Why?\n" + "x" * 40_000
     await world.memory.add(user(text))

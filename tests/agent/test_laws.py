@@ -148,7 +148,7 @@ def check_sendable(messages):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_the_laws_hold(seed, tmp_path):
+async def test_loop_invariants_hold_for_random_interleavings(seed, tmp_path):
     chance = random.Random(seed)
     random.seed(seed)
     world = World(draw_script(chance), tmp_path)

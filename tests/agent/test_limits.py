@@ -19,7 +19,7 @@ def test_no_limit_never_stops():
     check_calls(LimitSettings(), 10_000)
 
 
-def test_a_turn_limit_names_itself():
+def test_turn_limit_error_names_the_limit():
     check_calls(LimitSettings(max_turns=3), 2)
     with pytest.raises(LimitReached, match="after 3 model calls"):
         check_calls(LimitSettings(max_turns=3), 3)
@@ -38,7 +38,7 @@ def test_the_same_call_with_another_answer_is_no_repetition():
     assert not any(seen.observe([CALL], reply(f"line {number}")) for number in range(STOP_AFTER * 2))
 
 
-def test_the_duration_of_a_command_makes_no_other_answer():
+def test_command_duration_is_ignored_when_results_are_compared():
     seen = Repetition()
     answers = [reply(f"(no output)\n[exit code 0, {number}.0 s]") for number in range(STOP_AFTER)]
     warnings = [seen.observe([CALL], answer) for answer in answers[:-1]]
@@ -48,7 +48,7 @@ def test_the_duration_of_a_command_makes_no_other_answer():
 
 
 @pytest.mark.parametrize("length", [2, 3, 4])
-def test_the_same_few_calls_in_turn_are_a_repetition(length):
+def test_cycle_of_the_same_few_calls_is_a_repetition(length):
     seen = Repetition()
 
     def observe(number):
@@ -61,7 +61,7 @@ def test_the_same_few_calls_in_turn_are_a_repetition(length):
         observe(length * STOP_AFTER - 1)
 
 
-def test_another_call_between_ends_a_round():
+def test_different_call_in_between_breaks_the_cycle():
     seen = Repetition()
     names = [name for number in range(STOP_AFTER * 2) for name in ("a", "b", f"new {number}")]
     assert not any(seen.observe([ToolCall("1", name, {})], reply()) for name in names)

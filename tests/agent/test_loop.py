@@ -83,7 +83,7 @@ async def play(agent, text="hi"):
     return [event async for event in turn_of(agent, text)]
 
 
-async def test_a_plain_answer(world):
+async def test_plain_answer_emits_its_events_in_order(world):
     seen = await play(world.agent(ScriptedModel(["Hello there."])))
     reply = world.memory.messages()[-1]
     assert seen == [
@@ -97,7 +97,7 @@ async def test_a_plain_answer(world):
     assert reply.text == "Hello there."
 
 
-async def test_tool_calls_are_answered_in_the_order_asked(world):
+async def test_tool_results_are_sent_in_the_order_of_the_calls(world):
     """Each result is saved as its call ends, and all are sent in the order of the calls."""
     model = ScriptedModel([calls(call("echo", what="late"), call("echo", what="b")), "Done."])
     seen = await play(world.agent(model))
@@ -124,7 +124,7 @@ async def test_steering_enters_at_the_next_tool_boundary(world):
     assert [message.role for message in model.requests[1].messages] == ["system", "user", "assistant", "tool", "user"]
 
 
-async def test_steering_after_the_last_answer_goes_on_in_the_same_turn(world):
+async def test_steering_after_the_last_answer_continues_the_same_turn(world):
     def first(_messages):
         world.steering.append(Prompt("one more thing"))
         return "Done."
@@ -134,7 +134,7 @@ async def test_steering_after_the_last_answer_goes_on_in_the_same_turn(world):
     assert [event for event in seen if isinstance(event, TurnFinished)] == [TurnFinished("answered")]
 
 
-async def test_a_failed_attempt_is_voided_and_asked_again(world):
+async def test_failed_attempt_is_marked_cut_and_retried(world):
     model = ScriptedModel([ScriptedReply("Half an ans", error=RateLimited("Too many requests.")), "Whole."])
     seen = await play(world.agent(model))
     assert any(isinstance(event, Retrying) for event in seen)
@@ -151,13 +151,13 @@ async def test_a_fallback_answers_when_the_first_model_cannot(world):
     assert [event.window for event in seen if isinstance(event, UsageUpdated)] == [9000]
 
 
-async def test_a_refused_key_ends_the_turn_with_what_to_do(world):
+async def test_refused_key_ends_the_turn_with_a_hint(world):
     seen = await play(world.agent(ScriptedModel([AuthenticationFailed("The key is not accepted.", "Set another.")])))
     assert seen[-1] == TurnFinished("unauthorized", "The key is not accepted.\nSet another.")
     assert [message.role for message in world.memory.messages()] == ["user"]
 
 
-async def test_a_window_that_is_full_is_made_smaller_once_and_the_turn_goes_on(world):
+async def test_full_window_is_compacted_once_and_the_turn_continues(world):
     parts = ["## Goal\nEcho."] * 4
     model = ScriptedModel([call("echo", what="big"), call("echo", what="y"), ContextTooLong("Too."), *parts, "Done."])
     seen = await play(world.agent(model))
@@ -167,12 +167,12 @@ async def test_a_window_that_is_full_is_made_smaller_once_and_the_turn_goes_on(w
     assert BIG not in str(model.requests[-1].messages)
 
 
-async def test_a_window_that_stays_full_ends_the_turn_with_what_to_do(world):
+async def test_window_that_stays_full_ends_the_turn_with_a_hint(world):
     seen = await play(world.agent(ScriptedModel([ContextTooLong("Too long.")] * 3)))
     assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
 
 
-async def test_a_turn_limit_ends_the_turn_and_leaves_it_sendable(world):
+async def test_turn_limit_ends_the_turn_and_leaves_a_valid_transcript(world):
     model = ScriptedModel([call("echo", what=str(number)) for number in range(9)])
     seen = await play(world.agent(model, limits=LimitSettings(max_turns=3)))
     assert seen[-1].outcome == "limit"
@@ -180,20 +180,20 @@ async def test_a_turn_limit_ends_the_turn_and_leaves_it_sendable(world):
     assert world.memory.messages()[-1].role == "tool"
 
 
-async def test_the_same_call_again_and_again_is_stopped(world):
+async def test_repeated_identical_call_is_stopped(world):
     seen = await play(world.agent(ScriptedModel([call("echo", what="same") for _ in range(99)])))
     assert seen[-1].outcome == "limit"
     warned = [message for message in world.memory.messages() if message.parts_of(Context)]
     assert len(warned) == 3
 
 
-async def test_instructions_of_a_folder_come_after_its_first_file(world):
+async def test_folder_instructions_follow_the_first_file_of_that_folder(world):
     model = ScriptedModel([call("echo", what="a"), "Done."])
     await play(world.agent(model, instructions_for=lambda _: "Here we use tabs."))
     assert model.requests[1].messages[-1] == Message("user", (Context("Here we use tabs."),))
 
 
-async def test_a_save_that_fails_is_told_and_the_turn_goes_on(tmp_path):
+async def test_failed_save_is_reported_and_the_turn_continues(tmp_path):
     class FullDisk(DictMemoryStore):
         async def save_message(self, session_id, record):
             raise SaveFailed("The disk is full.")
@@ -203,7 +203,7 @@ async def test_a_save_that_fails_is_told_and_the_turn_goes_on(tmp_path):
     assert seen[-1] == TurnFinished("answered")
 
 
-async def test_cancelling_mid_stream_keeps_what_was_said(world):
+async def test_cancelling_mid_stream_keeps_the_partial_text(world):
     holding = asyncio.Event()
     model = ScriptedModel([ScriptedReply("So far ", calls=(call("echo", what="a"),), hold=holding.wait)])
 
@@ -220,7 +220,7 @@ async def test_cancelling_mid_stream_keeps_what_was_said(world):
     assert world.memory.messages()[-1] == Message("assistant", (Text("So far "),), model="scripted", cut=True)
 
 
-async def test_a_refused_call_is_an_answer_to_the_model(world):
+async def test_call_of_an_unknown_tool_returns_an_error_to_the_model(world):
     seen = await play(world.agent(ScriptedModel([call("nothing"), "I see."])))
     finished = [event for event in seen if isinstance(event, ToolFinished)]
     assert finished[0].failed

@@ -18,7 +18,7 @@ def bodies(texts) -> list[str]:
     return [text.split("\n", 1)[1].removesuffix("\n</instructions>") for text in texts]
 
 
-def test_imports_follow_the_file_that_names_them_once_each(repository):
+def test_imports_follow_the_importing_file_and_are_sent_once(repository):
     write(
         repository / "AGENTS.md",
         "See @docs/style.md and @docs/style.md, not `@docs/code.md`.\n```\n@docs/code.md\n```\n",
@@ -35,7 +35,7 @@ def test_imports_follow_the_file_that_names_them_once_each(repository):
     assert found.problems == []
 
 
-def test_imports_are_five_deep(repository):
+def test_imports_are_at_most_five_deep(repository):
     for number in range(8):
         write(repository / f"{number}.md" if number else repository / "AGENTS.md", f"{number} @{number + 1}.md")
     found = of(repository)
@@ -43,7 +43,7 @@ def test_imports_are_five_deep(repository):
     assert found.problems == [f"{repository}/5.md: @6.md is imported more than 5 deep"]
 
 
-def test_f8_a_project_imports_nothing_from_outside_and_the_user_no_keys(home, repository):
+def test_f8_imports_from_outside_the_project_and_of_keys_are_refused(home, repository):
     write(home / "notes.md", "mine")
     write(home / ".ssh/id_rsa", "the key")
     write(repository / "AGENTS.md", "@~/notes.md @../../x @~/.ssh/id_rsa @missing.md")
@@ -60,19 +60,19 @@ def test_f8_a_project_imports_nothing_from_outside_and_the_user_no_keys(home, re
     ]
 
 
-def test_an_override_takes_the_place_of_agents_md_in_its_folder(repository):
+def test_override_file_replaces_agents_md_in_its_folder(repository):
     write(repository / "AGENTS.md", "for all")
     write(repository / "AGENTS.override.md", "for me")
     assert bodies(of(repository).of_project()) == ["for me"]
 
 
-def test_claude_codes_second_place_is_read_too(repository):
+def test_claude_md_in_the_dot_claude_folder_is_read(repository):
     write(repository / "AGENTS.md", "one")
     write(repository / ".claude/CLAUDE.md", "two")
     assert bodies(of(repository).of_project()) == ["one", "two"]
 
 
-def test_the_users_instructions_are_those_of_ouro_else_of_another_agent(home, repository):
+def test_user_instructions_of_ouro_replace_those_of_claude_code(home, repository):
     write(home / ".claude/CLAUDE.md", "as in Claude Code")
     assert bodies(of(repository).of_user()) == ["as in Claude Code"]
     write(home / ".ouro/AGENTS.md", "as in ouro")
@@ -88,7 +88,7 @@ def test_the_users_instructions_are_those_of_ouro_else_of_another_agent(home, re
         (".ouro/rules", "globs: [api.py]", "api.py", "b.py"),
     ],
 )
-def test_a_rule_is_sent_once_when_a_file_that_it_is_about_is_touched(repository, folder, front, touched, others):
+def test_rule_is_sent_once_when_a_matching_file_is_touched(repository, folder, front, touched, others):
     write(repository / folder / "x.mdc", f"---\n{front}\n---\nBe strict.")
     found = of(repository)
     assert found.of_project() == ()
@@ -99,7 +99,7 @@ def test_a_rule_is_sent_once_when_a_file_that_it_is_about_is_touched(repository,
     assert "Be strict." in found.for_paths([touched])
 
 
-def test_rules_without_globs_hold_from_the_begin_unless_the_user_names_them(home, repository):
+def test_rules_without_globs_apply_from_the_start_unless_manual(home, repository):
     write(repository / ".claude/rules/all.md", "For all.")
     write(repository / ".cursor/rules/manual.mdc", "---\nalwaysApply: false\n---\nBy name.")
     write(home / ".ouro/rules/mine.md", "Mine.")
@@ -117,7 +117,7 @@ def test_e4_rules_that_are_not_trusted_are_not_sent(home, repository):
     assert {item.state for item in found.report() if item.path == rule} == {"not trusted"}
 
 
-def test_the_report_names_each_file_with_its_reason_and_size(repository):
+def test_report_lists_each_file_with_reason_and_tokens(repository):
     write(repository / "AGENTS.md", "Be brief. @x.md")
     write(repository / "x.md", "x" * 70)
     write(repository / "sub/AGENTS.md", "Use tabs.")
@@ -135,7 +135,7 @@ def test_the_report_names_each_file_with_its_reason_and_size(repository):
     assert found.report()[1].tokens == 20
 
 
-def test_a_deep_path_costs_a_few_looks_per_folder(repository, monkeypatch):
+def test_deep_path_needs_few_file_lookups_per_folder(repository, monkeypatch):
     depth, looks = 150, []
     lexists = trust.os.path.lexists
     monkeypatch.setattr(trust.os.path, "lexists", lambda path: (looks.append(path), lexists(path))[1])

@@ -73,7 +73,7 @@ def results(session):
     return [texts[call.id] for message in messages for call in message.tool_calls]
 
 
-async def test_three_work_side_by_side_and_their_cost_is_counted(repository):
+async def test_three_subagents_run_in_parallel_and_their_cost_is_counted(repository):
     (repository / "a.py").write_text("x = 1\n")
     both = asyncio.Barrier(3)
     children = {
@@ -97,7 +97,7 @@ async def test_three_work_side_by_side_and_their_cost_is_counted(repository):
     await session.close()
 
 
-async def test_what_one_does_while_it_thinks_and_answers_is_told(repository):
+async def test_progress_reports_running_thinking_answering_and_done(repository):
     answer = ScriptedReply("A long answer. " * 20, thinking="Let me see. " * 20, usage=PRICED)
     family = Family([start("one"), "Found."], one=[answer])
     session = await opened(repository, family)
@@ -106,7 +106,7 @@ async def test_what_one_does_while_it_thinks_and_answers_is_told(repository):
     await session.close()
 
 
-async def test_one_is_interrupted_alone_and_the_others_go_on(repository):
+async def test_interrupting_one_subagent_leaves_the_others_running(repository):
     held = asyncio.Event()
     hangs = ScriptedReply("I have begun. ", (call("read", path="a.py"),), usage=PRICED, hold=held.wait)
     starts = ScriptedReply("", (start("slow"), start("fast")))
@@ -127,7 +127,7 @@ async def test_one_is_interrupted_alone_and_the_others_go_on(repository):
     await session.close()
 
 
-async def test_e6_an_interrupt_of_the_turn_ends_them_and_their_transcripts_can_be_sent(repository):
+async def test_e6_interrupting_the_turn_ends_all_subagents(repository):
     held = asyncio.Event()
     hangs = ScriptedReply("", (call("shell", command="echo never"),), usage=PRICED, hold=held.wait)
     family = Family([start("slow"), "Resumed."], slow=[hangs, "What I know."])
@@ -144,7 +144,7 @@ async def test_e6_an_interrupt_of_the_turn_ends_them_and_their_transcripts_can_b
     await session.close()
 
 
-async def test_e6_limits_of_turns_and_money_stop_one_with_a_reason(repository):
+async def test_e6_turn_and_cost_limits_stop_a_subagent_with_a_reason(repository):
     loops = repeat(ScriptedReply("", (call("todo", todos=[]),)))  # a call without a price
     family = Family([start("loop"), start("dear"), "Both stopped."], loop=loops, dear=repeat(call("todo", todos=[])))
     settings = {"subagents.max_turns": 3, "subagents.max_cost": 0.02}
@@ -156,7 +156,7 @@ async def test_e6_limits_of_turns_and_money_stop_one_with_a_reason(repository):
     await session.close()
 
 
-async def test_e6_the_limit_of_the_session_holds_for_them(repository):
+async def test_e6_cost_limit_of_the_session_applies_to_subagents(repository):
     family = Family([start("loop"), "Never said."], loop=repeat(call("todo", todos=[])))
     session = await opened(repository, family, settings={"limits.max_cost": 0.03})
     seen = await play(session)
@@ -182,7 +182,7 @@ async def test_e6_the_answer_of_one_counts_where_the_budget_ended_meanwhile(repo
     await session.close()
 
 
-async def test_time_runs_out_but_not_while_the_user_is_asked(repository):
+async def test_timeout_does_not_count_while_the_user_is_asked(repository):
     family = Family([start("slow"), "Late."], slow=[ScriptedReply("", hold=asyncio.Event().wait)])
     session = await opened(repository, family, settings={"subagents.max_seconds": 1})
     session.workbench.subagents._settings = type(session.workbench.subagents._settings)(max_seconds=0.05)
@@ -191,7 +191,7 @@ async def test_time_runs_out_but_not_while_the_user_is_asked(repository):
     await session.close()
 
 
-async def test_e6_a_question_names_the_subagent_and_its_mode_is_never_wider(repository):
+async def test_e6_question_names_the_subagent_and_mode_is_never_wider(repository):
     writes = [call("write", path="new.txt", content="x"), "Written."]
     family = Family([start("writer"), "Done.", start("again"), "Refused."], writer=writes, again=writes)
     session = await opened(repository, family)
@@ -213,7 +213,7 @@ async def test_e6_a_question_names_the_subagent_and_its_mode_is_never_wider(repo
     await session.close()
 
 
-async def test_e6_the_mode_of_the_session_counts_also_when_it_changes_under_a_running_one(repository):
+async def test_e6_mode_change_applies_to_a_running_subagent(repository):
     family = Family(
         [start("writer"), "Done."], writer=[call("todo", todos=[]), call("write", path="n", content="x"), "."]
     )
@@ -237,7 +237,7 @@ async def test_e6_a_subagent_cannot_start_another(repository):
     await session.close()
 
 
-async def test_one_in_the_background_reports_with_the_next_message(repository):
+async def test_background_subagent_reports_with_the_next_message(repository):
     gate = asyncio.Event()
     family = Family(
         [start("later", background=True), "Started.", "Thanks."],
@@ -264,7 +264,7 @@ async def _until_said(events):
             return
 
 
-async def test_closing_the_session_ends_those_in_the_background(repository):
+async def test_closing_the_session_ends_background_subagents(repository):
     family = Family([start("ever", background=True), "Ok."], ever=[ScriptedReply("x", hold=asyncio.Event().wait)])
     session = await opened(repository, family)
     await play(session)
@@ -272,7 +272,7 @@ async def test_closing_the_session_ends_those_in_the_background(repository):
     assert not session.workbench.subagents.has_running
 
 
-async def test_a_resumed_one_knows_what_it_knew_in_another_run_of_ouro(repository):
+async def test_resumed_subagent_keeps_its_transcript_across_processes(repository):
     family = Family([start("deep"), "Ok."], deep=["The parser is in parse.py."])
     session = await opened(repository, family)
     await play(session)
@@ -290,7 +290,7 @@ async def test_a_resumed_one_knows_what_it_knew_in_another_run_of_ouro(repositor
     await again.close()
 
 
-async def test_a_broken_one_is_a_result_and_the_session_goes_on(repository):
+async def test_crashed_subagent_is_a_result_and_the_session_continues(repository):
     def breaks(_messages):
         raise ZeroDivisionError("a defect")
 
@@ -307,7 +307,7 @@ async def test_a_broken_one_is_a_result_and_the_session_goes_on(repository):
     await session.close()
 
 
-async def test_a_worktree_hands_back_a_branch_and_is_gone_when_nothing_changed(repository):
+async def test_worktree_with_changes_returns_a_branch_else_it_is_removed(repository):
     git(repository, "commit", "-q", "--allow-empty", "-m", "first")
     family = Family(
         [start("change", worktree=True), start("look", worktree=True), "Done."],
@@ -327,7 +327,7 @@ async def test_a_worktree_hands_back_a_branch_and_is_gone_when_nothing_changed(r
     await session.close()
 
 
-async def test_they_are_sent_the_core_and_the_notes_that_bear_on_their_task_and_no_others(repository):
+async def test_subagent_gets_the_core_and_only_notes_relevant_to_its_task(repository):
     other = await opened(repository, Family([]))
     texts = ("Sourdough loaves rise for fourteen hours.", "Green tea is served at noon.")
     notes = [Note(id=f"mem_0000000{number}", scope="user", text=text) for number, text in enumerate(texts, 1)]
@@ -345,7 +345,7 @@ async def test_they_are_sent_the_core_and_the_notes_that_bear_on_their_task_and_
     await session.close()
 
 
-async def test_they_write_no_memory(repository, home):
+async def test_subagent_cannot_write_memory(repository, home):
     memory = home / ".ouro" / "memory"
     family = Family(
         [start("writer"), "Done."],
@@ -357,7 +357,7 @@ async def test_they_write_no_memory(repository, home):
     await session.close()
 
 
-async def test_they_use_skills_where_they_have_the_tool_and_those_that_their_kind_names(repository, home):
+async def test_subagent_gets_skills_with_the_tool_or_named_by_its_kind(repository, home):
     for name in ("release", "style"):
         folder = home / ".ouro" / "skills" / name
         folder.mkdir(parents=True)
@@ -381,7 +381,7 @@ async def test_they_use_skills_where_they_have_the_tool_and_those_that_their_kin
     await session.close()
 
 
-async def test_what_is_forgotten_everywhere_is_gone_from_their_transcripts(repository, home):
+async def test_forget_everywhere_removes_text_from_subagent_transcripts(repository, home):
     family = Family([start("leak"), "Done."], leak=["The word is blackbird-77."])
     session = await opened(repository, family)
     await play(session)
@@ -395,7 +395,7 @@ async def test_what_is_forgotten_everywhere_is_gone_from_their_transcripts(repos
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_their_transcripts_can_be_sent_however_they_end(seed, repository):
+async def test_subagent_transcripts_stay_valid_however_they_end(seed, repository):
     """The first law for subagents that are killed or interrupted at any moment."""
     chance = random.Random(seed)
     calls = [
@@ -430,7 +430,7 @@ async def test_their_transcripts_can_be_sent_however_they_end(seed, repository):
     await session.close()
 
 
-async def test_wrong_starts_are_answered(tmp_path):
+async def test_invalid_start_arguments_return_errors(tmp_path):
     family = Family(
         [
             ScriptedReply("", (start("x", agent="nobody"), start("y", resume="explore-9"), start("z", worktree=True))),

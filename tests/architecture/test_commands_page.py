@@ -66,7 +66,7 @@ def test_each_key_is_on_the_page():
     ] == []
 
 
-def test_no_key_on_the_page_is_gone():
+def test_page_lists_no_removed_key():
     keys = PAGE.partition("\n## Keys\n")[2].partition("\n## ")[0]
     names = {row.split(" | ")[-1].strip("` |") for row in keys.splitlines() if row.startswith("| `")}
     assert names == {each.name for each in ACTIONS}

@@ -127,7 +127,7 @@ def test_no_forbidden_word_in_the_documentation():
     assert found == []
 
 
-def test_names_say_what_things_are():
+def test_names_use_the_terms_of_the_glossary():
     assert list(wrong_names()) == []
 
 
@@ -136,7 +136,7 @@ def test_a_class_name_is_used_once():
 
 
 @pytest.mark.parametrize("text", ["Taken back by the person", "def take_back(self)", "_MOST_READ = 4096", "whence"])
-def test_the_patterns_find_what_they_forbid(text):
+def test_patterns_match_the_forbidden_examples(text):
     assert list(_matches(text))
 
 

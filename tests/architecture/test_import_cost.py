@@ -41,7 +41,7 @@ def test_assembling_a_session_loads_no_screen_and_no_litellm():
     assert modules.isdisjoint({"litellm", "textual", "prompt_toolkit", "rich", "sqlite3", "numpy"})
 
 
-def test_a_session_without_memory_loads_almost_nothing_of_it():
+def test_session_without_memory_loads_almost_no_memory_module():
     """Imports that only memory needs are where it is built: see `MemoryBuilder`."""
     memory = "ouro.memory.long_term"
     built = f"{memory}.maintenance.background, {memory}.trust.running_turns"
@@ -52,7 +52,7 @@ def test_a_session_without_memory_loads_almost_nothing_of_it():
     assert {name for name in modules if name.startswith("ouro.memory.index")} == {"ouro.memory.index"}
 
 
-def test_the_first_picture_needs_neither_the_loop_nor_msgspec():
+def test_first_frame_needs_neither_asyncio_nor_msgspec():
     statement = (
         "import ouro.cli\n"
         "from ouro.frontends.tui import first_frame\n"
@@ -64,7 +64,7 @@ def test_the_first_picture_needs_neither_the_loop_nor_msgspec():
     assert loaded_by(statement).isdisjoint({*HEAVY, "msgspec", "logging", "subprocess", "argparse"})
 
 
-def test_the_prompt_is_there_before_what_a_session_is_made_of():
+def test_prompt_appears_before_session_modules_are_loaded():
     modules = modules_of(
         "import ouro.cli; args = ouro.cli._flags(); ouro.cli._opener(args); ouro.cli._request(args)\n"
         "import ouro.frontends.tui.run, ouro.frontends.tui.app, ouro.frontends.tui.driver"
@@ -75,13 +75,13 @@ def test_the_prompt_is_there_before_what_a_session_is_made_of():
     assert {name.partition(".")[0] for name in modules}.isdisjoint({"httpx", "yaml", "markdown_it", "kingfisher_sdk"})
 
 
-def test_the_http_client_comes_without_its_command_line_and_without_http2():
+def test_http_client_loads_without_its_command_line_and_http2():
     modules = loaded_by("from ouro.llm.wire import load_httpx; load_httpx()")
     assert "httpcore" in modules
     assert modules.isdisjoint({"h2", "rich", "click", "pygments", "litellm"})
 
 
-def test_values_that_every_start_defines_are_structs():
+def test_start_defines_few_frozen_dataclasses():
     """A frozen dataclass takes forty times as long to define; only settings, which are read by their fields, use it."""
     count = (
         "import dataclasses as d; n = []; p = d._process_class\nd._process_class = lambda *a: n.append(a[0]) or p(*a)"
@@ -107,7 +107,7 @@ FIRST_PICTURE = (
         ("import ouro.cli; ouro.cli.main(['config'])", 275),
     ],
 )
-def test_a_start_loads_no_more_modules_than_it_did(statement, most):
+def test_number_of_modules_loaded_at_start_is_limited(statement, most):
     """Counts, not times: they are the same on each machine. A module takes 0.3 ms on average."""
     assert len(modules_of(statement)) <= most + 2 * (sys.version_info >= (3, 13))
 

@@ -125,16 +125,16 @@ def test_no_module_breaks_a_limit(limit):
     assert offences(limit) == []
 
 
-def test_no_small_module_has_a_single_importer_beside_it():
+def test_no_small_module_has_only_one_importer_in_its_package():
     assert fragments() == []
 
 
-def test_the_product_stays_within_its_size():
+def test_code_size_stays_within_its_limit():
     assert sum(source.text.count("\n") for source in sources()) <= MAX_LINES
     assert len(sources()) <= MAX_MODULES
 
 
-def test_every_module_says_what_is_in_it():
+def test_every_module_has_a_docstring():
     assert [source.name for source in sources() if not ast.get_docstring(source.tree)] == []
 
 

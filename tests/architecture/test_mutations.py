@@ -11,16 +11,16 @@ WITHOUT_A_LINE = {
 """Faults without a single line of code as defence."""
 
 
-def test_each_defence_of_the_mutation_run_is_found_exactly_once():
+def test_each_mutation_matches_the_code_exactly_once():
     assert list(stale()) == []
 
 
-def test_no_defence_is_listed_twice_or_left_as_it_is():
+def test_no_mutation_is_duplicated_or_empty():
     assert len({(defence.file, defence.old) for defence in DEFENCES}) == len(DEFENCES)
     assert [defence for defence in DEFENCES if defence.old == defence.new] == []
 
 
-def test_each_fault_has_a_defence_that_is_taken_out():
+def test_each_fault_has_a_mutation():
     rows = re.findall(r"^\| ([A-Z]\d[A-Z\d, ]*) \|.*`", (PROJECT / "docs/threats.md").read_text(), re.MULTILINE)
     codes = {code for row in rows for code in row.split(", ") if not code.startswith("R")}
     assert len(codes) > 80

@@ -12,7 +12,7 @@ def rows() -> list[tuple[list[str], list[str]]]:
     return [(ids.split(", "), re.findall(r"`((?:\.\./\w+/)?test_\w+\.py)`", files)) for ids, files in ROW.findall(text)]
 
 
-def test_each_fault_is_in_a_test_of_a_file_that_the_page_names():
+def test_each_fault_is_tested_in_a_file_named_on_the_page():
     missing = []
     for ids, files in rows():
         tests = "".join((PROJECT / "tests" / "faults" / file).read_text() for file in files)

@@ -11,7 +11,7 @@ from ouro.options import Options
 from ouro.session import OpenRequest
 
 
-async def test_kinds_files_and_what_one_did_are_shown(repository, home):
+async def test_agents_lists_kinds_files_and_one_subagents_work(repository, home):
     folder = home / ".ouro" / "agents"
     folder.mkdir(parents=True)
     (folder / "tester.md").write_text("---\ndescription: Runs tests.\ntools: Bash, Read\n---\nYou run tests.\n")

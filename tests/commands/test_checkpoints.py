@@ -33,7 +33,7 @@ def test_nothing_to_list_or_delete_without_sessions(home, capsys):
     assert main(["checkpoints", "clean", "--days", "-1"]) == 2
 
 
-def test_what_cannot_be_deleted_is_not_counted(stored_checkpoints, capsys, monkeypatch):
+def test_folder_that_cannot_be_deleted_is_not_counted(stored_checkpoints, capsys, monkeypatch):
     def refuse(path: Path) -> None:
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 

@@ -67,7 +67,7 @@ async def test_a_correction_is_drafted_tried_enforced_counted_and_removed(reposi
     await session.close()
 
 
-async def test_it_may_be_a_hook_and_be_edited_and_holds_where_the_user_says(repository, home, tmp_path):
+async def test_check_can_be_an_edited_hook_that_holds_everywhere(repository, home, tmp_path):
     hook = {"event": "after-tool", "matcher": "write", "command": "echo 'Add a licence.' >&2; exit 2"}
     session, _ = await opened(repository, json.dumps(hook), call("write", path="a.py", content="x"), "Ok.")
     front_end = FakeFrontEnd(session, ["edit", json.dumps({**hook, "matcher": "write|edit"}), "everywhere"])
@@ -87,7 +87,7 @@ async def test_it_may_be_a_hook_and_be_edited_and_holds_where_the_user_says(repo
     ('{"rule": "shell(", "event": "x"}', "This is not a check"),
     ('{"rule": "shell("}', "This is not a check"),
 ])  # fmt: skip
-async def test_an_answer_that_is_no_check_is_not_saved(repository, home, answer, told):
+async def test_invalid_draft_of_a_check_is_not_saved(repository, home, answer, told):
     session, _ = await opened(repository, answer)
     [(_, _), (level, said)] = (await run(session, "/check Write better")).lines
     assert (level, told in said) == ("error", True)
@@ -96,7 +96,7 @@ async def test_an_answer_that_is_no_check_is_not_saved(repository, home, answer,
     await session.close()
 
 
-async def test_a_broken_file_is_a_notice_and_the_session_works(repository, home):
+async def test_broken_checks_file_is_a_notice_and_the_session_works(repository, home):
     (home / ".ouro").mkdir(exist_ok=True)
     (home / ".ouro" / "checks.json").write_text("{")
     session, _ = await opened(repository, "Ok.")

@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_knows_flags_and_subcommands(shell):
+def test_script_completes_flags_and_subcommands(shell):
     done = subprocess.run(
         [sys.executable, "-m", "ouro", "completion", shell], capture_output=True, text=True, check=True
     )

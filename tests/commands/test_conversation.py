@@ -18,7 +18,7 @@ PAST = [
 ]
 
 
-async def test_clear_opens_a_new_session_and_tells_how_to_return():
+async def test_clear_opens_a_new_session_and_shows_how_to_resume():
     front_end = FakeFrontEnd()
     front_end.opens = [FakeSession(session_id="s-2")]
     await dispatch(front_end, "/new")
@@ -26,7 +26,7 @@ async def test_clear_opens_a_new_session_and_tells_how_to_return():
     assert front_end.lines == [("info", "A new session. The one before: /resume s-1")]
 
 
-async def test_a_session_that_clear_could_not_open_is_not_announced():
+async def test_failed_clear_is_not_announced():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/clear")
     assert (front_end.opened, front_end.lines) == ([OpenRequest()], [])
@@ -43,20 +43,20 @@ async def test_clear_keeps_the_model_its_effort_and_the_mode():
     assert (before.model, before.effort, before.mode) == ("fake/three", "high", "plan")
 
 
-async def test_resume_with_words_opens_what_they_name():
+async def test_resume_with_an_argument_opens_that_session():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/resume latest")
     assert front_end.opened == [OpenRequest("latest")]
 
 
-async def test_resume_alone_lets_one_pick_a_session_and_opens_it_or_a_copy():
+async def test_resume_without_an_argument_picks_a_session_or_a_copy():
     front_end = FakeFrontEnd(picks=[OpenRequest("s-2"), OpenRequest("s-3", fork=True), None])
     for _ in range(3):
         await dispatch(front_end, "/resume")
     assert front_end.opened == [OpenRequest("s-2"), OpenRequest("s-3", fork=True)]
 
 
-async def test_copy_takes_the_last_answer_as_markdown():
+async def test_copy_copies_the_last_answer_as_markdown():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/copy")
     assert front_end.copied == []

@@ -40,7 +40,7 @@ async def test_case_and_aliases_do_not_matter():
     ("text", "near"),
     [("/modle", "/model"), ("/resum", "/resume"), ("/conf", "/config"), ("/zzzzzz", "/help lists them all")],
 )
-async def test_an_unknown_command_tells_the_nearest(text, near):
+async def test_unknown_command_error_suggests_the_nearest(text, near):
     front_end = FakeFrontEnd()
     assert await dispatch(front_end, text)
     [(level, told)] = front_end.lines
@@ -48,7 +48,7 @@ async def test_an_unknown_command_tells_the_nearest(text, near):
     assert near in told
 
 
-async def test_a_command_for_times_of_rest_waits_while_the_agent_works():
+async def test_clear_is_refused_during_a_turn():
     front_end = FakeFrontEnd()
     front_end.session.running = True
     assert await dispatch(front_end, "/clear")
@@ -56,12 +56,12 @@ async def test_a_command_for_times_of_rest_waits_while_the_agent_works():
     assert "waits for the agent" in front_end.lines[0][1]
 
 
-async def test_a_row_without_its_first_cell_continues_the_one_above():
+async def test_table_row_without_first_cell_continues_the_row_above():
     rows = table([("1.2", "a hit"), ("", "its place"), ("", CodeSpan("/resume 1")), ("1.1", "another")])
     assert as_markdown(rows) == "- 1.2 · a hit\\\n  its place\\\n  `/resume 1`\n- 1.1 · another"
 
 
-async def test_an_argument_that_is_missing_or_not_taken_is_told():
+async def test_missing_or_unexpected_argument_is_reported():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/check")
     assert front_end.lines.pop()[1].startswith("/check needs TEXT.\n")
@@ -73,7 +73,7 @@ async def test_an_argument_that_is_missing_or_not_taken_is_told():
 
 @pytest.mark.parametrize("action", {each.target: each for each in (*COMMANDS, *ACTIONS)}.values(),
                          ids=lambda each: each.name)  # fmt: skip
-def test_the_function_of_an_action_takes_the_arguments_that_are_declared(action):
+def test_action_functions_take_their_declared_arguments(action):
     parameters = list(inspect.signature(action.function).parameters.values())[1:]
     if action.arguments is None:
         assert len(parameters) == bool(action.argument)
@@ -84,7 +84,7 @@ def test_the_function_of_an_action_takes_the_arguments_that_are_declared(action)
     assert named == names or (named < names and len(named) < len(parameters))
 
 
-def test_names_and_aliases_are_unique_and_each_command_has_one_line_of_help():
+def test_command_names_are_unique_and_have_help():
     names = [name for command in COMMANDS for name in (command.name, *command.aliases)]
     assert len(names) == len(set(names))
     for command in COMMANDS:

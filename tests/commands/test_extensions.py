@@ -8,7 +8,7 @@ from ouro.safety import TrustStore, acting_files
 from ouro.utils.runtime import get_trust_path
 
 
-async def test_instructions_lists_what_was_loaded(repository):
+async def test_instructions_lists_the_loaded_files(repository):
     (repository / "AGENTS.md").write_text("Be brief. @missing.md")
     found = ProjectInstructions(repository, lambda _path: True)
     front_end = FakeFrontEnd()
@@ -24,7 +24,7 @@ async def test_instructions_lists_what_was_loaded(repository):
     assert "@missing.md is not there" in shown
 
 
-def test_doctor_names_a_file_whose_checks_or_servers_cannot_be_read(repository, home, monkeypatch, capsys):
+def test_doctor_names_an_unreadable_checks_or_mcp_file(repository, home, monkeypatch, capsys):
     monkeypatch.chdir(repository)
     (home / ".ouro").mkdir(exist_ok=True)
     for name in ("checks.json", "mcp.json"):
@@ -35,7 +35,7 @@ def test_doctor_names_a_file_whose_checks_or_servers_cannot_be_read(repository, 
         (home / ".ouro" / name).unlink()
 
 
-def test_doctor_says_what_was_found_and_what_was_not_understood(repository, home, monkeypatch, capsys):
+def test_doctor_reports_found_and_unsupported_extension_files(repository, home, monkeypatch, capsys):
     files = {
         ".claude/commands/ship.md": "Ship.",
         ".claude/commands/compact.md": "Mine.",

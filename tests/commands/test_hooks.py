@@ -32,7 +32,7 @@ def given(path: str) -> str:
     return json.dumps({"file_path": path, "old_text": "a", "new_text": "b"})
 
 
-def test_a_dry_run_shows_what_each_hook_says_and_changes_nothing(shell, repository):
+def test_dry_run_shows_each_hook_result_and_changes_nothing(shell, repository):
     (repository / "a.py").write_text("a\n")
     code, out = shell("test", "before-tool", "--tool", "edit", "--input", given("generated/a.py"))
     assert (code, "Together: deny. made by make" in out) == (0, True), out
@@ -46,7 +46,7 @@ def test_a_dry_run_shows_what_each_hook_says_and_changes_nothing(shell, reposito
     assert (listed["event"], listed["matcher"], listed["file"]) == ("before-tool", "edit|write", "~/.ouro/config.yaml")
 
 
-def test_the_file_of_a_hook_and_of_a_rule_is_the_one_that_is_read(shell, home, monkeypatch, capsys):
+def test_config_file_of_ouro_home_is_named_for_hooks_and_rules(shell, home, monkeypatch, capsys):
     (home / ".ouro").rename(home / "elsewhere")
     monkeypatch.setenv("OURO_HOME", str(home / "elsewhere"))
     config = home / "elsewhere" / "config.yaml"
@@ -59,7 +59,7 @@ def test_the_file_of_a_hook_and_of_a_rule_is_the_one_that_is_read(shell, home, m
     assert "~/elsewhere/config.yaml" in capsys.readouterr().out
 
 
-def test_hooks_in_front_matter_have_the_events_of_ouro_and_are_counted(shell, home, capsys):
+def test_front_matter_hooks_are_listed_and_counted(shell, home, capsys):
     agents = home / ".ouro" / "agents"
     agents.mkdir()
     hooks = {"before-tool": [{"hooks": [{"command": "true"}]}], "Stop": [{"hooks": [{"command": "true"}]}]}
@@ -88,6 +88,6 @@ def test_hooks_and_rules_need_no_model(shell, home, capsys):
     (("before-tool", "--input", "{"), "--input is not JSON"),
     (("before-tool", "--input", "[]"), "--input is not a JSON object"),
 ])  # fmt: skip
-def test_wrong_words_are_refused(shell, capsys, words, told):
+def test_invalid_arguments_are_refused(shell, capsys, words, told):
     assert main(["hooks", "test", *words]) == UsageError.exit_code
     assert told in capsys.readouterr().err

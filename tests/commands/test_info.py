@@ -24,7 +24,7 @@ async def test_help_lists_every_command_and_the_keys_of_the_front_end_in_columns
     assert places == sorted(places)
 
 
-async def test_help_for_one_command_tells_its_other_names():
+async def test_help_for_a_command_shows_its_aliases():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/help /usage")
     assert front_end.shown == [
@@ -33,7 +33,7 @@ async def test_help_for_one_command_tells_its_other_names():
     ]
 
 
-async def test_help_for_one_command_tells_an_example_and_what_may_stand_behind_it():
+async def test_help_for_a_command_shows_an_example_and_its_actions():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/help memory")
     [page] = front_end.shown
@@ -41,13 +41,13 @@ async def test_help_for_one_command_tells_an_example_and_what_may_stand_behind_i
     assert "| `/memory undo` | " in page
 
 
-def test_each_command_that_takes_something_has_an_example_of_it():
+def test_each_command_with_an_argument_has_an_example():
     for command in COMMANDS:
         assert command.examples or not command.argument, command.name
         assert all(example.split()[0] == command.name for example in command.examples)
 
 
-async def test_status_and_context_tell_the_figures():
+async def test_status_and_context_show_the_figures():
     front_end = FakeFrontEnd()
     for line in ("/status", "/context"):
         await dispatch(front_end, line)
@@ -60,7 +60,7 @@ async def test_status_and_context_tell_the_figures():
     assert "at 102,400 tokens" in context
 
 
-async def test_text_from_outside_has_no_meaning_in_what_is_shown_u2():
+async def test_markup_in_a_title_is_escaped_in_status_u2():
     front_end = FakeFrontEnd()
     front_end.session.title = "[@click=app.quit]x[/] \x1b]0;t\x07**b**"
     await dispatch(front_end, "/status")

@@ -24,14 +24,14 @@ def no_servers(monkeypatch, tmp_path) -> None:
 
 
 class TestModels:
-    def test_without_any_says_how_to_get_one_and_exits_with_3(self, capsys):
+    def test_no_usable_model_shows_setup_hint_and_exits_with_3(self, capsys):
         assert main(["models"]) == 3
         shown = capsys.readouterr().out
         assert "No model can be used. Set one up: `ouro models --setup`." in shown
         assert "ANTHROPIC_API_KEY is not set" in shown
         assert "Ollama     http://127.0.0.1:1/v1" in shown
 
-    def test_lists_what_can_be_used_with_the_default_marked(self, capsys, monkeypatch):
+    def test_usable_models_are_listed_with_the_default_marked(self, capsys, monkeypatch):
         monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-secret")
         with local_server(models("qwen3:8b")) as server:
             monkeypatch.setenv("OLLAMA_HOST", server.address)
@@ -53,7 +53,7 @@ class TestModels:
             "OPENAI_API_KEY is not set"
         }
 
-    def test_a_broken_file_is_told_with_its_line(self, capsys, home):
+    def test_broken_file_is_reported_with_its_line(self, capsys, home):
         (home / ".ouro").mkdir()
         get_models_path().write_text("models:\n  openai/a:\n    api_kye: sk-secret\n")
         assert main(["models"]) == 2
@@ -109,7 +109,7 @@ class TestConfig:
         assert ["permissions.mode", "OURO_PERMISSIONS_MODE", "plan"] in [[cell.strip() for cell in row] for row in rows]
         assert "OURO_PERMISION_MODE is set, but there is no such setting." in shown
 
-    async def test_in_a_session_it_shows_the_flags_of_that_session(self):
+    async def test_config_in_a_session_shows_the_flags_of_that_session(self):
         front_end = FakeFrontEnd()
         vars(front_end.session.workbench).update(flags={"limits.max_turns": 7})
         await dispatch(front_end, "/config")
@@ -122,7 +122,7 @@ class TestConfig:
         assert list(told) == list(explain_settings(settings_by_place()))
         assert told["effort"] == {"value": "medium", "source": "default"}
 
-    def test_reads_the_project_only_when_it_is_trusted(self, capsys, repository, monkeypatch):
+    def test_project_settings_are_read_only_when_trusted(self, capsys, repository, monkeypatch):
         (repository / ".ouro").mkdir()
         (repository / ".ouro" / "config.yaml").write_text("model: theirs\n")
         monkeypatch.chdir(repository)
@@ -166,25 +166,25 @@ class TestDoctor:
             told.setdefault(each["subject"], []).append((each["state"], each["what"]))
         return told
 
-    def test_a_good_installation_is_good(self, capsys, monkeypatch):
+    def test_valid_installation_passes(self, capsys, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         assert main(["doctor"]) == 0
         assert "openai/gpt-6.1-sol is the default" in capsys.readouterr().out
 
-    def test_a_fallback_that_does_not_exist_is_told(self, capsys, home, monkeypatch):
+    def test_unknown_fallback_model_is_reported(self, capsys, home, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         (home / ".ouro").mkdir(mode=0o700)
         (home / ".ouro" / "models.yaml").write_text("fallbacks: [gtp-5]\n")
         ((state, what),) = (finding for finding in self.findings(capsys)["models"] if "gtp-5" in finding[1])
         assert (state, what.startswith("`fallbacks` of models.yaml: No model `gtp-5`.")) == ("bad", True)
 
-    def test_a_rule_that_does_nothing_is_told(self, capsys, home):
+    def test_rule_without_effect_is_reported(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o700)
         (home / ".ouro" / "config.yaml").write_text("permissions: {deny: ['Bash(rm *)']}\n")
         wrong = ("bad", "~/.ouro/config.yaml:1: `Bash` in the rule `Bash(rm *)` is not a tool of ouro.")
         assert wrong in self.findings(capsys)["settings"]
 
-    def test_what_is_wrong_is_told_with_what_to_do(self, capsys, home):
+    def test_problems_are_reported_with_what_to_do(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o755)
         (home / ".ouro").chmod(0o755)
         (home / ".ouro" / "config.yaml").write_text("thme: dark\n")
@@ -202,7 +202,7 @@ class TestDoctor:
         ):
             assert part in shown
 
-    def test_what_other_checks_make_private_is_told_as_it_was(self, capsys, home, monkeypatch):
+    def test_open_home_is_reported_although_another_check_fixes_it(self, capsys, home, monkeypatch):
         (home / ".ouro").mkdir(mode=0o755)
         (home / ".ouro").chmod(0o755)
 
@@ -213,7 +213,7 @@ class TestDoctor:
         monkeypatch.setattr(installation, "CHECKS", (_log, installation._folders))
         assert self.findings(capsys)["folders"][0] == ("bad", "~/.ouro is open to others.")
 
-    def test_an_embedding_model_that_gives_no_vectors_is_told(self, capsys, home):
+    def test_embedding_model_without_vectors_is_reported(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o700)
         models = home / ".ouro" / "models.yaml"
         for name, why in (
@@ -228,14 +228,14 @@ class TestDoctor:
             assert state == "note"
             assert what.startswith(f"the embedding model gives none, so memory is searched by words alone: {why}")
 
-    def test_s14_a_home_where_nothing_can_be_saved_is_told(self, capsys, home, monkeypatch):
+    def test_s14_unwritable_home_is_reported(self, capsys, home, monkeypatch):
         (home / "file").write_text("")
         monkeypatch.setenv("OURO_HOME", str(home / "file" / "ouro"))
         state, what = self.findings(capsys)["sessions"][0]
         assert state == "bad"
         assert what.startswith("nothing can be saved: ")
 
-    def test_a_folder_that_waits_for_trust_is_named(self, capsys, repository, monkeypatch):
+    def test_untrusted_folder_is_reported(self, capsys, repository, monkeypatch):
         (repository / "AGENTS.md").write_text("x")
         monkeypatch.chdir(repository)
         assert self.findings(capsys)["trust"] == [("note", f"{repository} is not trusted: AGENTS.md is not obeyed.")]

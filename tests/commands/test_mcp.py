@@ -60,7 +60,7 @@ def test_a_server_that_was_never_connected_is_connected_to_be_shown(shell):
     assert (code, "exit code 7" in out) == (1, True)
 
 
-def test_a_server_that_fails_says_why_and_shows_its_log(shell):
+def test_failing_server_shows_reason_and_log(shell):
     shell("add", "bad", "--", sys.executable, FAKE, '{"start": "exit"}')
     code, out, _ = shell("test", "bad")
     assert code == 1
@@ -69,7 +69,7 @@ def test_a_server_that_fails_says_why_and_shows_its_log(shell):
     assert "exit code 7" in (get_home() / "logs" / "ouro.log").read_text()  # in the log, not on the screen
 
 
-def test_r2_a_server_in_the_sandbox_is_tested_in_it(shell, tmp_path, monkeypatch):
+def test_r2_sandboxed_server_is_tested_in_the_sandbox(shell, tmp_path, monkeypatch):
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     if not Confinement(Path.cwd(), tmp_path / "state").is_on:
@@ -89,12 +89,12 @@ def test_r2_a_server_in_the_sandbox_is_tested_in_it(shell, tmp_path, monkeypatch
     ["add", "x", "--sse", "--", "run"], ["add", "x", "--header", "A:b", "--", "run"],
     ["add", "x", "--url", "https://x.example", "--env", "A=b"],
 ])  # fmt: skip
-def test_wrong_words_are_refused(shell, words):
+def test_invalid_arguments_are_refused(shell, words):
     assert shell(*words)[0] == 2
     assert not (get_home() / "mcp.json").exists()
 
 
-def test_servers_and_tools_are_switched_off_for_good(shell):
+def test_servers_and_tools_can_be_switched_off_permanently(shell):
     shell("add", "demo", "--", sys.executable, FAKE, '{"tools": ["echo"]}')
     shell("test", "demo")
     assert "demo.echo is off" in shell("off", "demo.echo")[1]
@@ -140,14 +140,14 @@ def test_servers_of_other_programs_are_imported(shell, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 3}', '{"mcpServers": {"x": {"command": 3}}}'])
-def test_a_broken_file_of_another_program_is_named(shell, tmp_path, text):
+def test_broken_file_of_another_program_is_reported(shell, tmp_path, text):
     (tmp_path / ".claude.json").write_text(text)
     code, _, err = shell("import", "--all")
     assert code == 0
     assert ".claude.json" in err
 
 
-def test_a_wrong_entry_of_another_program_costs_itself_alone(shell, tmp_path):
+def test_invalid_entry_of_another_program_skips_only_that_entry(shell, tmp_path):
     (tmp_path / ".codex").mkdir()
     (tmp_path / ".codex" / "config.toml").write_text(
         '[mcp_servers.bad]\ncommand = "x"\ntool_timeout_sec = "soon"\nenv_http_headers = 3\n'

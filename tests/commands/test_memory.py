@@ -29,12 +29,12 @@ async def with_a_proposal(home):
     return front_end, conversation
 
 
-async def test_where_memory_is_off_it_says_why():
+async def test_memory_off_error_gives_the_reason():
     with pytest.raises(UsageError, match="Memory is off here"):
         await memory(FakeFrontEnd(), "")
 
 
-async def test_list_names_files_and_what_waits(home):
+async def test_list_shows_files_and_pending_changes(home):
     front_end, conversation = await with_a_proposal(home)
     await write_as_user(conversation.manager, "user", {"preferences.md": "- One.\n- Two.\n"}, "x")
     await memory(front_end, "")
@@ -53,7 +53,7 @@ async def test_list_names_files_and_what_waits(home):
     ]
 
 
-async def test_the_only_proposal_is_accepted_without_its_id(home):
+async def test_accept_without_id_accepts_the_only_pending_change(home):
     front_end, conversation = await with_a_proposal(home)
     await memory(front_end, "accept")
     assert (conversation.folder / "facts.md").read_text() == "- Tests run with tox.\n"
@@ -61,14 +61,14 @@ async def test_the_only_proposal_is_accepted_without_its_id(home):
         await memory(front_end, "accept")
 
 
-async def test_reject_drops_it(home):
+async def test_reject_drops_the_pending_change(home):
     front_end, conversation = await with_a_proposal(home)
     await memory(front_end, f"reject {conversation.manager.proposals()[0].id}")
     assert conversation.manager.proposals() == ()
     assert not (conversation.folder / "facts.md").exists()
 
 
-async def test_edit_writes_what_the_editor_gave_and_undo_takes_it_back(home):
+async def test_edit_saves_the_editor_text_and_undo_reverts_it(home):
     front_end, conversation = await front_end_of(home, picks=["- Answer in German."])
     await memory(front_end, "edit preferences")
     assert (conversation.folder / "preferences.md").read_text() == "- Answer in German.\n"
@@ -78,7 +78,7 @@ async def test_edit_writes_what_the_editor_gave_and_undo_takes_it_back(home):
     assert not (conversation.folder / "preferences.md").exists()
 
 
-async def test_show_and_receipt(home):
+async def test_show_prints_an_entry_and_receipt_lists_loaded_notes(home):
     front_end, conversation = await front_end_of(home)
     await write_as_user(conversation.manager, "user", {"preferences.md": "- Answer in *German*.\n"}, "x")
     await memory(front_end, "show pref")
@@ -88,7 +88,7 @@ async def test_show_and_receipt(home):
     assert "- loaded · 6 tokens · Answer in \\*German\\*." in front_end.shown[0]
 
 
-async def test_off_is_for_this_repository_from_the_next_session_on_until_on(home, repository):
+async def test_memory_off_applies_to_the_repository_until_on(home, repository):
     front_end, _ = await front_end_of(home, repository)
     await memory(front_end, "off")
     front_end, conversation = await front_end_of(home, repository, session="s-2")
@@ -98,7 +98,7 @@ async def test_off_is_for_this_repository_from_the_next_session_on_until_on(home
     assert conversation.manager.scopes == ("user", "repo")
 
 
-async def test_an_unknown_word_names_those_it_knows(home):
+async def test_unknown_action_error_lists_the_actions(home):
     front_end, _ = await front_end_of(home)
     with pytest.raises(UsageError, match="There are: accept, archive, as-of"):
         await memory(front_end, "frobnicate")

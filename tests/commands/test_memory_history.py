@@ -50,7 +50,7 @@ def commits_of(text):
     return re.findall(r"^- `([0-9a-f]{7})`", text, re.MULTILINE)
 
 
-async def test_log_tells_when_who_and_what_newest_first(home, stored_sessions):
+async def test_log_lists_commits_newest_first_with_origin(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions)
     await conversation.begin("Remember that tests run with tox.")
     await conversation.write("facts.md", "- Tests run with tox.\n")
@@ -86,7 +86,7 @@ async def test_diff_shows_a_commit_two_commits_a_date_and_the_session(home, stor
         await memory(front_end, "diff --all")
 
 
-async def test_blame_leads_from_a_line_to_the_words_that_taught_it(home, stored_sessions):
+async def test_blame_opens_the_message_a_line_came_from(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions, picks=["open"])
     store = conversation.scopes["user"].store
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "1"}
@@ -105,7 +105,7 @@ async def test_blame_leads_from_a_line_to_the_words_that_taught_it(home, stored_
         await memory(front_end, "blame facts 7")
 
 
-async def test_evidence_goes_from_a_note_to_the_turn_that_taught_it(home, stored_sessions):
+async def test_evidence_opens_the_turn_a_note_came_from(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions)
     marks = {"Ouro-Origin": "capture", "Ouro-Session": "s-old", "Ouro-Turn": "2"}
     conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox", marks)
@@ -116,7 +116,7 @@ async def test_evidence_goes_from_a_note_to_the_turn_that_taught_it(home, stored
         await memory(front_end, "evidence mem_x")
 
 
-async def test_why_tells_the_core_what_changed_and_what_was_recalled(home, stored_sessions):
+async def test_why_lists_the_core_changes_and_recalled_notes(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions)
     conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox")
     items = (RecalledItem(NOTE, "loaded", "words: tests", 1.0, 9), RecalledItem("mem_gone0000", "skipped", "faded"))
@@ -130,7 +130,7 @@ async def test_why_tells_the_core_what_changed_and_what_was_recalled(home, store
         await memory(front_end, "why 5")
 
 
-async def test_undo_shows_what_it_does_and_undoes_one_hunk(home, stored_sessions):
+async def test_undo_of_one_hunk_shows_a_preview_and_asks(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions, picks=["no", "yes"])
     await write_as_user(conversation.manager, "user", {"facts.md": "- a\n- b\n- c\n- d\n- e\n"}, "Edit")
     await write_as_user(conversation.manager, "user", {"facts.md": "- A\n- b\n- c\n- d\n- E\n"}, "Edit")
@@ -144,7 +144,7 @@ async def test_undo_shows_what_it_does_and_undoes_one_hunk(home, stored_sessions
         await memory(front_end, "undo last hunk 9")
 
 
-async def test_undo_says_what_it_leaves(home, stored_sessions):
+async def test_undo_reports_hunks_it_could_not_undo(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions)
     await write_as_user(conversation.manager, "user", {"facts.md": "- a\n- b\n- c\n"}, "Edit")
     await write_as_user(conversation.manager, "user", {"facts.md": "- A\n- b\n- C\n"}, "Edit")
@@ -161,14 +161,14 @@ async def test_undo_says_what_it_leaves(home, stored_sessions):
         await memory(front_end, f"undo {second} hunk 2 yes")
 
 
-async def test_undo_takes_a_note_back(home, stored_sessions):
+async def test_undo_of_a_commit_removes_the_note_it_added(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions)
     made = conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox")
     await memory(front_end, f"undo {made[:7]} yes")
     assert not (conversation.folder / f"{NOTE}.md").exists()
 
 
-async def test_as_of_shows_memory_as_it_was(home, stored_sessions):
+async def test_as_of_shows_memory_at_a_date(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions)
     store = conversation.scopes["user"].store
     store.ensure_repo()
@@ -199,7 +199,7 @@ async def learned_in_two_commits(conversation):
     return next(each for each in reversed(conversation.changed) if each.origin == "agent")
 
 
-async def test_undo_reverts_all_of_a_turn_at_once_without_asking_and_nothing_of_others(home, stored_sessions):
+async def test_undo_reverts_all_commits_of_a_turn_without_asking(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions)
     event = await learned_in_two_commits(conversation)
     before = len(conversation.manager.timeline().log())
@@ -212,7 +212,7 @@ async def test_undo_reverts_all_of_a_turn_at_once_without_asking_and_nothing_of_
         await memory(front_end, f"undo {event.undo[:7]}")
 
 
-async def test_undo_without_a_commit_asks_and_tells_all_that_goes(home, stored_sessions):
+async def test_undo_without_a_commit_shows_all_changes_and_asks(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions, picks=["yes"])
     await learned_in_two_commits(conversation)
     await memory(front_end, "undo")
@@ -221,14 +221,14 @@ async def test_undo_without_a_commit_asks_and_tells_all_that_goes(home, stored_s
     assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md"]
 
 
-async def test_one_hunk_of_a_turn_is_one_hunk_of_its_commit(home, stored_sessions):
+async def test_undo_of_a_hunk_reverts_only_that_hunk_of_the_turn(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions)
     event = await learned_in_two_commits(conversation)
     await memory(front_end, f"undo {event.undo[:7]} hunk 1")
     assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md", "preferences.md"]
 
 
-async def test_the_evidence_of_this_very_session_is_gone_to(home, stored_sessions):
+async def test_evidence_in_the_current_session_jumps_to_the_message(home, stored_sessions):
     front_end, conversation = await front_end_of(home, stored_sessions, picks=["open"])
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-1", "Ouro-Turn": "1", "Ouro-Message": "1"}
     conversation.scopes["user"].store.save_and_commit({"facts.md": "- Run the tests.\n"}, "Learn", marks)

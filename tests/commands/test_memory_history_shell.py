@@ -47,7 +47,7 @@ def ouro(*words, code=0):
     return done.stdout if code in (0, 1) and done.stdout else done.stderr
 
 
-def test_log_diff_and_blame_tell_the_source_of_each_line(store):
+def test_log_diff_and_blame_show_the_source_of_each_line(store):
     assert [line.split()[-1] for line in ouro("log").splitlines()] == ["Change", "two", "Learn"]
     [first, *_] = json.loads(ouro("log", "facts", "--json"))
     assert (first["scope"], first["commit"]["subject"]) == ("user", "Change")
@@ -59,7 +59,7 @@ def test_log_diff_and_blame_tell_the_source_of_each_line(store):
     assert "It did not come from a turn" in ouro("blame", "facts", "--open", "1", code=2)
 
 
-def test_evidence_and_why(store):
+def test_evidence_and_why_show_the_user_message(store):
     assert "You: Use tox." in ouro("evidence", NOTE.id)
     store.save_and_commit({"preferences.md": "- By hand\n"}, "Write by hand", {"Ouro-Origin": "person"})
     assert "No turn taught it" in ouro("evidence", "preferences", code=2)
@@ -69,21 +69,21 @@ def test_evidence_and_why(store):
     assert json.loads(ouro("why", "1", "--session", "s-old", "--json"))["turn"]["words"][0] == ["user", "Use tox."]
 
 
-def test_undo_of_one_hunk_asks_first(store):
+def test_undo_of_one_hunk_asks_for_confirmation(store):
     assert "stdin is not a terminal: pass --yes" in ouro("undo", "last", "--hunk", "2", code=2)
     assert store.read("facts.md") == "- A\n- b\n- C\n"
     assert "Undone: hunk 2 of Change" in ouro("undo", "last", "--hunk", "2", "--yes")
     assert store.read("facts.md") == "- A\n- b\n- c\n"
 
 
-def test_as_of_a_date(store):
+def test_as_of_shows_memory_at_a_date(store):
     assert "Memory did not exist yet" in ouro("as-of", "2020-01-01", code=1)
     assert "facts did not exist yet" in ouro("as-of", "2020-01-01", "facts", code=1)
     assert "- A" in ouro("as-of", "today", "facts")
     assert "is not a date" in ouro("as-of", "nonsense", code=2)
 
 
-def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path):
+def test_graph_is_one_page_and_escapes_hostile_text(store, tmp_path):
     ouro("graph", "-o", "memory.html")
     page = (tmp_path / "memory.html").read_text()
     for paper, tie in zip(*(colours_of(page, name) for name in ("paper", "tie")), strict=True):
@@ -101,18 +101,18 @@ def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path)
     )
 
 
-def test_without_an_action_and_in_an_error_it_says_what_can_be_typed_in_a_shell(store):
+def test_help_and_errors_suggest_shell_commands(store):
     assert "Undo a commit" in ouro(code=2)
     assert ouro("diff", "nothing", code=2).splitlines()[1] == "See `ouro memory log`."
     assert "`ouro memory remember Run the tests" in ouro("remember", "", code=2)
 
 
-def test_a_locale_without_all_letters_costs_some_and_no_output(store, monkeypatch):
+def test_output_in_an_ascii_locale_replaces_characters(store, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     assert "@@ 1 ? facts.md ? line 1 @@" in ouro("diff")
 
 
-def test_the_graph_writes_over_no_file_and_leaves_its_folder_as_it_is(store, tmp_path):
+def test_graph_overwrites_a_file_only_with_force(store, tmp_path):
     tmp_path.chmod(0o755)
     assert "<script" in ouro("graph")
     assert not (tmp_path / "memory.html").exists()

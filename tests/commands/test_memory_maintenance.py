@@ -50,7 +50,7 @@ def lines(front_end):
     return [each.text for each in front_end.events if isinstance(each, Notice)]
 
 
-async def test_old_sessions_are_read_after_a_yes_with_progress_and_a_receipt(front_end, repository):
+async def test_old_sessions_are_read_after_confirmation_with_a_receipt(front_end, repository):
     old_session(repository, 1, 30, *TALK)
     old_session(repository, 2, 30, user("hi"), memory=False)
     front_end.picks = ["yes"]
@@ -66,7 +66,7 @@ async def test_old_sessions_are_read_after_a_yes_with_progress_and_a_receipt(fro
     assert front_end.events[-1] == TurnFinished("answered")
 
 
-async def test_without_a_yes_nothing_is_read(front_end, repository):
+async def test_crystallize_without_confirmation_reads_nothing(front_end, repository):
     old_session(repository, 1, 30, *TALK)
     await memory(front_end, "crystallize 20")
     assert (front_end.events, len(front_end.asked)) == ([], 1)
@@ -76,7 +76,7 @@ async def test_without_a_yes_nothing_is_read(front_end, repository):
         await memory(front_end, "crystallize yesterday")
 
 
-async def test_notes_are_merged_after_a_yes_and_each_merge_can_be_undone(front_end):
+async def test_notes_are_merged_after_confirmation_and_merges_are_undoable(front_end):
     await keep(front_end, "Run the tests with pytest -q.", "Tests are run with pytest -q in this project.")
     front_end.picks = ["yes"]
     await memory(front_end, "consolidate notes")

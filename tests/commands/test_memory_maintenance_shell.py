@@ -51,7 +51,7 @@ def run_memory(capsys, *arguments):
     return code, capsys.readouterr()
 
 
-def test_old_sessions_are_read_and_what_came_of_them_is_printed(here, capsys):
+def test_crystallize_reads_old_sessions_and_prints_the_result(here, capsys):
     old_session(here, 1, 30, *TALK)
     code, said = run_memory(capsys, "crystallize", "--yes")
     assert code == 0
@@ -67,7 +67,7 @@ def test_old_sessions_are_read_and_what_came_of_them_is_printed(here, capsys):
     ]
 
 
-def test_nothing_is_done_without_a_yes(here, capsys, model_server):
+def test_nothing_is_done_without_confirmation(here, capsys, model_server):
     old_session(here, 1, 30, *TALK)
     keep_two(here)
     assert run_memory(capsys, "crystallize", "9999999999")[0] == 2
@@ -77,7 +77,7 @@ def test_nothing_is_done_without_a_yes(here, capsys, model_server):
     assert [each for each in model_server.requests if each.method == "POST"] == []
 
 
-def test_an_empty_memory_is_not_asked_about(here, capsys, model_server):
+def test_consolidate_of_an_empty_memory_does_not_ask(here, capsys, model_server):
     assert run_memory(capsys, "consolidate")[1].out.splitlines() == [
         "Memory (user): there is nothing to merge.",
         "Memory (repo): there is nothing to merge.",
@@ -88,7 +88,7 @@ def test_an_empty_memory_is_not_asked_about(here, capsys, model_server):
     assert [each for each in model_server.requests if each.method == "POST"] == []
 
 
-def test_younger_ones_are_read_when_they_are_asked_for_and_it_is_told_as_json(here, capsys):
+def test_crystallize_days_includes_younger_sessions_and_prints_json(here, capsys):
     old_session(here, 1, 2, *TALK)
     assert json.loads(run_memory(capsys, "crystallize", "--json", "--yes")[1].out)["read"] == []
     told = json.loads(run_memory(capsys, "crystallize", "--all", "--json", "--yes")[1].out)
@@ -98,7 +98,7 @@ def test_younger_ones_are_read_when_they_are_asked_for_and_it_is_told_as_json(he
     assert told["usage"]["input"] > 0
 
 
-def test_notes_are_merged(here, capsys):
+def test_consolidate_notes_merges_similar_notes(here, capsys):
     keep_two(here)
     told = json.loads(run_memory(capsys, "consolidate", "--notes", "--yes", "--json")[1].out)
     assert (told["core"], told["notes"][0]["notes"]) == ({}, ["mem_00000001", "mem_00000002"])
@@ -108,7 +108,7 @@ def test_notes_are_merged(here, capsys):
     assert run_memory(capsys, "consolidate", "--notes", "--yes")[1].out == "No notes say the same.\n"
 
 
-def test_a_second_process_is_told_to_wait(here, capsys):
+def test_second_process_is_refused_during_maintenance(here, capsys):
     old_session(here, 1, 30, *TALK)
     get_history_dir().mkdir(parents=True, exist_ok=True)
     with only_one(get_history_dir() / "digest.lock"):
@@ -116,7 +116,7 @@ def test_a_second_process_is_told_to_wait(here, capsys):
     assert (code, "Another ouro is maintaining memory" in said.err) == (2, True)
 
 
-def test_what_it_cost_is_in_usage_and_a_limit_that_is_reached_stops_it(here, home, capsys, model_server):
+def test_maintenance_cost_counts_in_usage_and_stops_at_the_limit(here, home, capsys, model_server):
     for number in (1, 2):
         old_session(here, number, 30, *TALK)
     keep_two(here)

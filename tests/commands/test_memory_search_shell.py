@@ -72,7 +72,7 @@ def test_search_prints_hits_with_their_source(stored_memory, capsys):
     assert run_memory(capsys, "show", "user/facts.md:1")[0] == run_memory(capsys, "show", "mem_3f6c1e00")[0] == 0
 
 
-def test_search_tells_what_is_to_be_known_of_each_note(stored_memory, home, capsys):
+def test_search_shows_the_state_of_each_note(stored_memory, home, capsys):
     memory = home / ".ouro" / "memory"
     (memory / "archive").mkdir(mode=0o700)
     notes = (
@@ -149,14 +149,14 @@ def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(stored_memory, h
     assert {hit["project"] for hit in json.loads(out) if hit["scope"] == "repo"} == {str(tmp_path / "trusted")}
 
 
-def test_filters_may_stand_among_the_words(stored_memory, capsys):
+def test_filters_can_be_written_among_the_search_words(stored_memory, capsys):
     _, out = run_memory(capsys, "search", "heron", "session:00000001", f"project:{stored_memory}", "--json", "-n", "1")
     assert [hit["number"] for hit in json.loads(out)] == [3]
     assert run_memory(capsys, "search", "heron", "since:tuesday")[0] == 2
     assert run_memory(capsys, "search", "heron", "scope:all")[0] == 2
 
 
-def test_reindex_makes_the_index_again_and_index_tells_of_it(stored_memory, capsys, home):
+def test_reindex_rebuilds_the_index_and_index_reports_its_state(stored_memory, capsys, home):
     code, out = run_memory(capsys, "reindex", "--json")
     assert (code, json.loads(out)["files"]) == (0, 4)
     code, out = run_memory(capsys, "index", "--json")
@@ -169,7 +169,7 @@ def test_reindex_makes_the_index_again_and_index_tells_of_it(stored_memory, caps
     assert "messages" in run_memory(capsys, "index")[1]
 
 
-def test_the_users_own_notes_are_asked_for_by_the_words_that_taught_them(stored_memory, capsys):
+def test_test_words_searches_each_note_by_its_source_turn(stored_memory, capsys):
     code, out = run_memory(capsys, "test", "--words", "--json")
     measured = json.loads(out)
     assert (code, measured["questions"], measured["without_a_turn"]) == (0, 1, 1)
@@ -182,7 +182,7 @@ def test_the_users_own_notes_are_asked_for_by_the_words_that_taught_them(stored_
     assert "1 note, each searched for by the words of the turn that taught it" in out
 
 
-def test_an_update_of_the_index_that_takes_a_while_is_shown(stored_memory, capsys, monkeypatch):
+def test_slow_index_update_shows_progress(stored_memory, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["memory", "search", "heron"]) == 0
     assert "Indexing" not in capsys.readouterr().err
@@ -192,7 +192,7 @@ def test_an_update_of_the_index_that_takes_a_while_is_shown(stored_memory, capsy
     assert "Indexing: 0 of 1 file" in capsys.readouterr().err
 
 
-def test_a_bar_that_is_not_reached_is_an_exit_code(stored_memory, capsys, home):
+def test_test_below_at_least_exits_with_1(stored_memory, capsys, home):
     (home / ".ouro" / "memory" / "mem_3f6c1e00.md").write_text(
         (home / ".ouro" / "memory" / "mem_3f6c1e00.md")
         .read_text()
@@ -213,7 +213,7 @@ def files(tmp_path) -> list[str]:
 
 @pytest.mark.parametrize("way", [["--words"], pytest.param([], marks=pytest.mark.skipif(
     local_embedder() is None, reason="requirements/vectors.txt is not installed"))])  # fmt: skip
-def test_questions_of_a_file_are_answered_line_by_line(tmp_path, capsys, way, home):
+def test_questions_from_a_file_are_answered_one_per_line(tmp_path, capsys, way, home):
     (tmp_path / "store").mkdir()
     code, out = run_memory(capsys, *files(tmp_path), "--k", "2", "--work", str(tmp_path / "store"), *way)
     found = [json.loads(line) for line in out.splitlines()]
@@ -225,7 +225,7 @@ def test_questions_of_a_file_are_answered_line_by_line(tmp_path, capsys, way, ho
     assert not (home / ".ouro" / "cache").exists()
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path, capsys):
+def test_unreadable_question_files_are_reported(tmp_path, capsys):
     arguments = files(tmp_path)
     assert run_memory(capsys, *arguments[:3])[0] == 2
     (tmp_path / "docs.jsonl").write_text('{"id": 1}\n')
@@ -238,7 +238,7 @@ def test_files_that_cannot_be_read_are_told(tmp_path, capsys):
 
 @pytest.mark.skipif(local_embedder() is None, reason="needs requirements/vectors.txt")
 @pytest.mark.parametrize("way", ["remember", "import", "reindex"])
-def test_what_a_command_writes_is_found_by_meaning(stored_memory, capsys, way):
+def test_text_written_by_a_command_is_found_by_meaning(stored_memory, capsys, way):
     if way == "remember":
         assert run_memory(capsys, "remember", "I prefer tabs over spaces")[0] == 0
     elif way == "import":

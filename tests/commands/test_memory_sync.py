@@ -29,7 +29,7 @@ def sitting(home):
     return front_end, conversation
 
 
-async def test_what_came_is_told_with_undo_and_reaches_the_model(home, remote, tmp_path):
+async def test_received_changes_are_reported_with_undo_and_reach_the_model(home, remote, tmp_path):
     other = GitMemoryStore(tmp_path / "two", "user", tmp_path / "two.git")
     other.save_and_commit({"facts.md": "- Oslo.\n"}, "Learn")
     synchronise(other, remote)
@@ -46,7 +46,7 @@ async def test_what_came_is_told_with_undo_and_reaches_the_model(home, remote, t
     assert (conversation.folder / "facts.md").read_text() == "- Tea.\n"
 
 
-async def test_offline_is_one_line_and_changes_nothing(home):
+async def test_offline_sync_is_a_one_line_notice_and_changes_nothing(home):
     front_end, conversation = sitting(home)
     await write_as_user(conversation.manager, "user", {"facts.md": "- Tea.\n"}, "x")
 
@@ -56,7 +56,7 @@ async def test_offline_is_one_line_and_changes_nothing(home):
     assert (conversation.folder / "facts.md").read_text() == "- Tea.\n"
 
 
-async def test_forgetting_everywhere_shows_asks_keeps_a_backup_and_reports(home):
+async def test_forget_everywhere_previews_asks_backs_up_and_reports(home):
     front_end, conversation = sitting(home)
     front_end.picks = ["backup"]
     await write_as_user(conversation.manager, "user", {"facts.md": "- Tea.\n- The word is Blackbird-77 here.\n"}, "x")
@@ -69,7 +69,7 @@ async def test_forgetting_everywhere_shows_asks_keeps_a_backup_and_reports(home)
     assert (home.parent / "ouro-before-forgetting.tar").stat().st_mode & 0o777 == 0o600
 
 
-async def test_without_a_yes_nothing_is_forgotten(home):
+async def test_forget_everywhere_without_confirmation_changes_nothing(home):
     front_end, conversation = sitting(home)
     await write_as_user(conversation.manager, "user", {"facts.md": "- Blackbird-77 is it.\n"}, "x")
 

@@ -26,7 +26,7 @@ def homes(tmp_path, monkeypatch):
     return sit_at
 
 
-def test_two_homes_with_random_edits_hold_the_same_in_the_end(homes, capsys):
+def test_two_homes_converge_after_random_edits_and_syncs(homes, capsys):
     drawn, wanted = random.Random(2), set()
     for step in range(40):
         home = homes(drawn.randrange(2))
@@ -49,20 +49,20 @@ def test_two_homes_with_random_edits_hold_the_same_in_the_end(homes, capsys):
         assert json.loads(capsys.readouterr().out) == {"received": [], "sent": 0, "conflicts": [], "commit": ""}
 
 
-def test_offline_is_one_clear_line(homes, capsys):
+def test_offline_sync_prints_a_one_line_error(homes, capsys):
     homes(0)
     assert main(["memory", "sync", "--remote", "/no/such/place.git"]) == 1
     assert "/no/such/place.git cannot be synchronized with" in capsys.readouterr().err
 
 
-def test_without_a_remote_it_says_how_to_name_one(homes, capsys, monkeypatch):
+def test_sync_without_a_remote_reports_how_to_set_one(homes, capsys, monkeypatch):
     homes(0)
     monkeypatch.delenv("OURO_MEMORY_REMOTE")
     assert main(["memory", "sync"]) == 2
     assert "The user memory has no remote yet." in capsys.readouterr().err
 
 
-def test_a_secret_is_read_from_standard_input_and_forgotten(homes, capsys, monkeypatch, tmp_path):
+def test_forget_everywhere_reads_the_secret_from_stdin(homes, capsys, monkeypatch, tmp_path):
     home = homes(0)
     main(["memory", "remember", "--scope", "user", "The code word is Blackbird-77"])
     monkeypatch.setattr("sys.stdin", io.StringIO("blackbird-77\n"))
@@ -76,7 +76,7 @@ def test_a_secret_is_read_from_standard_input_and_forgotten(homes, capsys, monke
     assert (tmp_path / "b.tar").exists()
 
 
-def test_nothing_is_done_where_nobody_can_be_asked(homes, capsys, monkeypatch):
+def test_forget_everywhere_without_a_terminal_changes_nothing(homes, capsys, monkeypatch):
     home = homes(0)
     main(["memory", "remember", "--scope", "user", "The code word is Blackbird-77"])
     monkeypatch.setattr("sys.stdin", io.StringIO(""))

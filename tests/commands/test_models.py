@@ -6,7 +6,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 
 
-async def test_model_alone_lets_one_choose_and_says_why_one_cannot():
+async def test_model_without_a_name_offers_models_and_reasons():
     front_end = FakeFrontEnd(picks=["fake/two"])
     await dispatch(front_end, "/model")
     choices = (Choice("fake/one", "fake/one"), Choice("fake/two", "fake/two", "no key: set TWO_KEY"))
@@ -16,20 +16,20 @@ async def test_model_alone_lets_one_choose_and_says_why_one_cannot():
     assert front_end.redrawn == 1
 
 
-async def test_model_with_a_name_asks_nothing():
+async def test_model_with_a_name_does_not_ask():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/model fake/three")
     assert (front_end.asked, front_end.session.status().model) == ([], "fake/three")
 
 
-async def test_a_picker_that_is_left_changes_nothing():
+async def test_cancelled_picker_changes_nothing():
     front_end = FakeFrontEnd()
     for line in ("/model", "/think"):
         await dispatch(front_end, line)
     assert (front_end.lines, front_end.redrawn) == ([], 0)
 
 
-async def test_think_sets_the_effort_and_knows_its_values():
+async def test_think_sets_the_effort_and_lists_valid_values():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/think high")
     assert front_end.session.status().effort == "high"
@@ -37,7 +37,7 @@ async def test_think_sets_the_effort_and_knows_its_values():
     assert front_end.lines[-1] == ("error", "There is no effort `more`. There are: off, low, medium, high.")
 
 
-async def test_think_alone_offers_nothing_for_a_model_that_does_not_think():
+async def test_think_is_refused_for_a_model_that_cannot_think():
     front_end = FakeFrontEnd()
     front_end.session._status = replace(front_end.session.status(), can_think=False)
     asked = []
@@ -52,7 +52,7 @@ async def test_think_alone_offers_nothing_for_a_model_that_does_not_think():
     assert front_end.lines == [("error", "fake/one is not known to think.")]
 
 
-async def test_plan_goes_in_and_out_and_sends_what_to_plan():
+async def test_plan_toggles_plan_mode_and_sends_its_argument():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/plan")
     assert front_end.session.status().mode == "plan"

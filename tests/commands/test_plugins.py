@@ -70,14 +70,14 @@ def test_a_folder_is_installed_after_its_content_was_shown(plugin, tmp_path, cap
     assert (installed_plugins(), plugin_folder("review").exists()) == ({}, False)
 
 
-def test_without_a_yes_nothing_is_installed(plugin, capsys):
+def test_plugin_is_not_installed_without_confirmation(plugin, capsys):
     assert main(["plugin", "add", str(plugin)]) == 2
     assert "pass --yes" in capsys.readouterr().err
     assert installed_plugins() == {}
     assert [path.name for path in plugin_folder("x").parent.iterdir()] == []
 
 
-def test_a_repository_is_pinned_to_a_commit_until_it_is_updated(plugin, remote, capsys):
+def test_repository_plugin_is_pinned_until_updated(plugin, remote, capsys):
     assert main(["plugin", "add", remote, "--yes"]) == 0
     first = installed_plugins()["review"].commit
     assert first == git(plugin, "rev-parse", "HEAD")
@@ -95,7 +95,7 @@ def test_a_repository_is_pinned_to_a_commit_until_it_is_updated(plugin, remote, 
     assert f"review  1.2  {remote} at {git(plugin, 'rev-parse', 'HEAD')[:12]}" in capsys.readouterr().out
 
 
-def test_a_commit_that_is_gone_is_named_and_the_installed_plugin_stays(plugin, remote, capsys):
+def test_missing_commit_is_reported_and_the_plugin_stays(plugin, remote, capsys):
     commit = git(plugin, "rev-parse", "HEAD")
     assert main(["plugin", "add", remote, "--ref", commit, "--yes"]) == 0
     git(plugin, "commit", "-q", "--amend", "-m", "other")
@@ -123,7 +123,7 @@ def test_a_commit_that_is_gone_is_named_and_the_installed_plugin_stays(plugin, r
         ({"hooks/hooks.json": "no"}, "hooks.json of the plugin is not valid JSON"),
     ],
 )
-def test_a_plugin_that_is_not_one_is_refused(plugin, capsys, change, why):
+def test_invalid_plugin_is_refused(plugin, capsys, change, why):
     for name, text in change.items():
         write(plugin / name, text)
     assert main(["plugin", "add", str(plugin), "--yes"]) != 0
@@ -152,7 +152,7 @@ def test_f1_filters_hooks_and_links_of_a_repository_have_no_effect(plugin, remot
     assert not (plugin_folder("review") / "commands/link.md").exists()
 
 
-def test_a_marketplace_names_what_can_be_added(plugin, tmp_path, capsys):
+def test_marketplace_lists_the_plugins_that_can_be_added(plugin, tmp_path, capsys):
     market = tmp_path / "market"
     market.mkdir()
     plugin.rename(market / "review")
@@ -163,7 +163,7 @@ def test_a_marketplace_names_what_can_be_added(plugin, tmp_path, capsys):
     assert installed_plugins()["review"].path == "review"
 
 
-def test_what_the_manifest_names_elsewhere_is_found(plugin, tmp_path, capsys):
+def test_files_named_in_the_manifest_are_found(plugin, tmp_path, capsys):
     named = {"commands": ["./extra/fix.md"], "skills": "./more/", "agents": ["agents/strict.md"]}
     write(plugin / ".claude-plugin/plugin.json", json.dumps({"name": "review", **named}))
     write(plugin / "extra/fix.md", "Fix it.")
@@ -178,7 +178,7 @@ def test_what_the_manifest_names_elsewhere_is_found(plugin, tmp_path, capsys):
     assert "review: is up to date" in capsys.readouterr().out
 
 
-def test_hooks_and_servers_of_the_manifest_add_to_those_of_their_files(plugin, capsys):
+def test_manifest_hooks_and_servers_are_merged_with_their_files(plugin, capsys):
     hook = {"hooks": [{"command": "lint"}]}
     named = {
         "hooks": ["./hooks/hooks.json", "./more.json"],
@@ -193,7 +193,7 @@ def test_hooks_and_servers_of_the_manifest_add_to_those_of_their_files(plugin, c
     assert list(plugin_tables("mcpServers", [])["review"]) == ["docs", "two"]
 
 
-def test_f1_what_the_manifest_names_is_not_copied_through_a_link(plugin, tmp_path):
+def test_f1_files_named_in_the_manifest_are_not_copied_through_links(plugin, tmp_path):
     """Two folders are merged; the first has a link that leads outside only from its new place."""
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -218,7 +218,7 @@ def test_a_broken_list_of_plugins_is_a_notice(home, tmp_path):
     assert "No plugin is used." in problems[0]
 
 
-def test_a_plugin_that_is_broken_later_costs_itself_alone(plugin, tmp_path):
+def test_plugin_broken_after_install_does_not_affect_the_others(plugin, tmp_path):
     broken = tmp_path / "broken"
     write(broken / ".mcp.json", '{"mcpServers": {"x": {"command": "y"}}}')
     for folder in (broken, plugin):

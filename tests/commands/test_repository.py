@@ -7,7 +7,7 @@ from ouro.commands import conversation
 from ouro.commands.slash import dispatch
 
 
-async def test_init_and_review_send_their_prompts_with_what_the_user_adds(repository):
+async def test_init_and_review_append_the_user_text_to_their_prompts(repository):
     init, special = await conversation.init(repository, ""), await conversation.init(repository, "the release steps")
     review, named = await conversation.review(repository, ""), await conversation.review(repository, "the last commit")
     assert "AGENTS.md" in init
@@ -17,7 +17,7 @@ async def test_init_and_review_send_their_prompts_with_what_the_user_adds(reposi
     assert named.startswith("Have the last commit reviewed")
 
 
-async def test_init_improves_instructions_that_are_there_line_by_line(repository):
+async def test_init_with_an_existing_file_asks_for_line_edits(repository):
     new = await conversation.init(repository, "")
     (repository / "AGENTS.md").write_text("# Mine\nUse tabs.\n")
     again = await conversation.init(repository, "")
@@ -27,7 +27,7 @@ async def test_init_improves_instructions_that_are_there_line_by_line(repository
     assert "with `edit`, only the lines that have to" in again
 
 
-async def test_review_says_how_to_see_a_branch_and_a_pull_request(repository):
+async def test_review_names_the_diff_command_for_a_branch_and_pull_request(repository):
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=repository, check=True)
     base, pull = await conversation.review(repository, "HEAD"), await conversation.review(repository, "#12")
     assert "`git diff HEAD...HEAD`" in base
@@ -66,7 +66,7 @@ async def test_diff_without_changes_without_commits_and_without_git(repository, 
     assert "not in a git repository" in front_end.lines[0][1]
 
 
-async def test_diff_runs_nothing_that_the_repository_configures(repository):
+async def test_diff_runs_no_program_configured_by_the_repository(repository):
     ran = repository / "ran"
     for key in ("core.fsmonitor", "diff.external", "diff.x.textconv"):
         subprocess.run(["git", "config", key, f"touch {ran};"], cwd=repository, check=True)

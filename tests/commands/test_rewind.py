@@ -32,7 +32,7 @@ def front_end_with(points=POINTS, branches=(), picks=()):
     return front_end
 
 
-async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_prompt():
+async def test_undo_returns_to_before_the_last_message_and_refills_prompt():
     front_end = front_end_with()
     await dispatch(front_end, "/undo")
     assert front_end.session.rewind.went == [("rewind", 9, ("files",))]
@@ -40,7 +40,7 @@ async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_promp
     assert front_end.lines == [("info", "/redo returns to it.")]
 
 
-async def test_redo_shows_the_conversation_as_it_was():
+async def test_redo_restores_and_shows_the_transcript():
     front_end = front_end_with()
     await dispatch(front_end, "/redo")
     assert front_end.session.rewind.went == [("redo", "conversation", "files", "memory")]
@@ -54,20 +54,20 @@ async def test_redo_shows_the_conversation_as_it_was():
 
 
 @pytest.mark.parametrize(("chosen", "went"), [(RewindChoice("redo", 0, ("files",)), [("redo", "files")]), (None, [])])
-async def test_redo_of_what_was_chosen(chosen, went):
+async def test_redo_applies_the_chosen_parts(chosen, went):
     front_end = front_end_with(picks=[chosen])
     await dispatch(front_end, "/redo")
     assert front_end.session.rewind.went == went
 
 
-async def test_without_anything_to_redo_nothing_is_asked():
+async def test_redo_with_nothing_to_redo_asks_nothing():
     front_end = front_end_with(picks=["not asked"])
     front_end.session.rewind.redoable = {}
     await dispatch(front_end, "/redo")
     assert (front_end.picks, front_end.session.rewind.went) == (["not asked"], [("redo",)])
 
 
-async def test_undo_without_a_message_says_so():
+async def test_undo_without_a_message_is_an_error():
     front_end = front_end_with(())
     await dispatch(front_end, "/undo")
     assert (front_end.session.rewind.went, front_end.lines[-1][0]) == ([], "error")
@@ -90,7 +90,7 @@ async def test_undo_of_the_conversation_leaves_the_files():
         ("src/a.py#3f2a 2", ("undo", "src/a.py", "3f2a", 2)),
     ],
 )
-async def test_undo_of_what_is_named(words, went):
+async def test_undo_passes_on_its_arguments(words, went):
     front_end = front_end_with()
     await dispatch(front_end, f"/undo {words}".strip())
     assert front_end.session.rewind.went == [went]
@@ -106,7 +106,7 @@ async def test_rewind_with_a_number_counts_messages_from_the_last():
 
 
 @pytest.mark.parametrize("number", ["0", "4", "-1", "two"])
-async def test_a_number_that_is_none_is_refused(number):
+async def test_invalid_message_number_is_refused(number):
     front_end = front_end_with()
     await dispatch(front_end, f"/rewind {number}")
     assert front_end.session.rewind.went == []
@@ -114,7 +114,7 @@ async def test_a_number_that_is_none_is_refused(number):
     assert (level, "from 1 to 3" in text) == ("error", True)
 
 
-async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_not_be_undone():
+async def test_rewind_applies_the_choice_and_reports_what_was_not_undone():
     front_end = front_end_with(picks=[RewindChoice("rewind", 5, ("conversation", "memory"))])
     front_end.session.rewind.notices = ("Undone: api.py.", "A note was changed since: it stays.")
     await dispatch(front_end, "/rewind")
@@ -126,7 +126,7 @@ async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_no
     ]
 
 
-async def test_rewind_without_anything_said_and_without_a_choice_does_nothing():
+async def test_rewind_without_messages_or_choice_does_nothing():
     front_end = front_end_with(points=())
     await dispatch(front_end, "/rewind")
     assert front_end.lines == [("error", "There is no message yet to go back to.")]
@@ -135,7 +135,7 @@ async def test_rewind_without_anything_said_and_without_a_choice_does_nothing():
     assert (front_end.session.rewind.went, front_end.lines) == ([], [])
 
 
-async def test_a_turn_that_runs_is_not_rewound():
+async def test_rewind_is_refused_during_a_turn():
     for line in ("/rewind 1", "/undo", "/redo", "/fork"):
         front_end = front_end_with()
         front_end.session.running = True
@@ -144,7 +144,7 @@ async def test_a_turn_that_runs_is_not_rewound():
         assert "waits for the agent" in front_end.lines[0][1]
 
 
-async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():
+async def test_fork_opens_the_copy_and_shows_how_to_return():
     front_end = front_end_with()
     past = front_end.session.rewind
     await dispatch(front_end, "/fork Another way")
@@ -153,7 +153,7 @@ async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():
     assert front_end.lines == [("info", "This is a copy. The one before: /resume s-1")]
 
 
-async def test_a_fork_at_a_message_has_it_in_the_prompt():
+async def test_fork_at_a_message_puts_it_into_the_prompt():
     front_end = front_end_with(picks=[RewindChoice("fork", 5)])
     past = front_end.session.rewind
     await dispatch(front_end, "/rewind")
@@ -161,7 +161,7 @@ async def test_a_fork_at_a_message_has_it_in_the_prompt():
     assert (front_end.opened, front_end.drafts) == ([OpenRequest("s-copy")], [("now the tests", ())])
 
 
-async def test_rename_without_a_title_lets_a_model_find_one():
+async def test_rename_without_a_title_asks_a_model_for_one():
     front_end = front_end_with()
     await dispatch(front_end, "/rename")
     assert front_end.lines == [("info", "This session is now called “Fix the import”.")]
@@ -191,7 +191,7 @@ async def test_the_printed_list_has_the_last_message_first_then_branches():
         ([None], None),
     ],
 )
-async def test_each_way_can_be_chosen_from_the_list(picks, way):
+async def test_each_rewind_choice_is_available_from_the_list(picks, way):
     front_end = front_end_with(branches=[LEFT], picks=picks)
     front_end.session.rewind.offered = {"memory": "2 changes"}
     assert await choose_from_list(front_end) == way

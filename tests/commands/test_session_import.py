@@ -38,7 +38,7 @@ def listed_titles(capsys) -> list[str]:
     return sorted(each["title"] for each in json.loads(capsys.readouterr().out))
 
 
-def test_without_a_path_it_lists_what_is_there_and_takes_what_is_picked(logs, capsys, monkeypatch):
+def test_import_without_a_path_lists_sessions_and_imports_the_picked(logs, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", Terminal("1 3\n"))
     assert run() == 0
 
@@ -50,7 +50,7 @@ def test_without_a_path_it_lists_what_is_there_and_takes_what_is_picked(logs, ca
     assert len(listed_titles(capsys)) == 2
 
 
-def test_nobody_to_ask_takes_nothing_and_says_how(logs, capsys, monkeypatch):
+def test_import_without_a_terminal_imports_nothing_and_suggests_all(logs, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("all\n"))
     run()
     assert "Import all with --all" in capsys.readouterr().out
@@ -58,13 +58,13 @@ def test_nobody_to_ask_takes_nothing_and_says_how(logs, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("answer", ["0", "4", "2-9", "x", "-1", "3-1"])
-def test_an_answer_that_names_nothing_is_said(logs, capsys, monkeypatch, answer):
+def test_invalid_selection_is_reported(logs, capsys, monkeypatch, answer):
     monkeypatch.setattr("sys.stdin", Terminal(answer + "\n"))
     assert run() == 0
     assert f"`{answer}` is not a number from 1 to 3." in capsys.readouterr().out
 
 
-def test_all_takes_all_and_again_adds_nothing(logs, capsys):
+def test_import_all_twice_adds_nothing_new(logs, capsys):
     assert run("--all") == 0
     assert "Sessions: 3 new." in capsys.readouterr().out
     assert run("--all") == 0
@@ -72,7 +72,7 @@ def test_all_takes_all_and_again_adds_nothing(logs, capsys):
     assert listed_titles(capsys) == ["Cart test", "Flask import repaired", "The cart"]
 
 
-def test_for_programs(logs, capsys):
+def test_json_output_lists_found_and_imported_sessions(logs, capsys):
     run("--json")
     assert sorted(each["from"] for each in json.loads(capsys.readouterr().out)["found"]) == [
         "claude-code", "claude-code", "codex",
@@ -85,7 +85,7 @@ def test_for_programs(logs, capsys):
     ]
 
 
-def test_an_interrupt_keeps_what_is_done_and_says_what_is_not(logs, capsys, monkeypatch):
+def test_interrupt_keeps_finished_imports_and_reports_the_rest(logs, capsys, monkeypatch):
     take = Importer.take
     taken = []
 
@@ -106,7 +106,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_what_is_not(logs, capsys, monk
     assert len(listed_titles(capsys)) == 3
 
 
-def test_what_fails_is_told_and_the_rest_is_taken(tmp_path, capsys):
+def test_failed_file_is_reported_and_the_rest_is_imported(tmp_path, capsys):
     (tmp_path / "a.json").write_text('{"session": {"format": 99, "id": "x"}}')
     shutil.copy(DATA / "codex-0.98.jsonl", tmp_path / "b.jsonl")
     assert run(str(tmp_path)) == 1
@@ -114,7 +114,7 @@ def test_what_fails_is_told_and_the_rest_is_taken(tmp_path, capsys):
     assert "Sessions: 1 new, 1 failed." in told
 
 
-def test_a_path_that_is_not_there_or_nobodys_is_wrong_usage(tmp_path):
+def test_missing_or_unknown_path_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="is not there"):
         run(str(tmp_path / "x.jsonl"))
     (tmp_path / "x.jsonl").write_text("hello\n")
@@ -122,6 +122,6 @@ def test_a_path_that_is_not_there_or_nobodys_is_wrong_usage(tmp_path):
         run(str(tmp_path / "x.jsonl"))
 
 
-def test_nothing_to_be_found_is_said(home, capsys):
+def test_no_sessions_found_is_reported(home, capsys):
     assert run() == 0
     assert "pass a path" in capsys.readouterr().out

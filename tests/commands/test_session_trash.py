@@ -43,7 +43,7 @@ def titles(infos):
     return sorted(each.title for each in infos)
 
 
-def test_rm_moves_to_the_trash_and_restore_takes_it_back(store, capsys):
+def test_rm_moves_to_the_trash_and_restore_brings_it_back(store, capsys):
     run("rm", "first", "--yes")
     assert capsys.readouterr().out == ("Moved to the trash: ae9f3c52 first\nRestore: ouro sessions restore ae9f3c52\n")
     assert (titles(wait(store.list_sessions())), titles(wait(store.list_deleted()))) == (["new", "second"], ["first"])
@@ -55,7 +55,7 @@ def test_rm_moves_to_the_trash_and_restore_takes_it_back(store, capsys):
     assert (titles(wait(store.list_sessions())), wait(store.list_deleted())) == (["first", "new", "second"], [])
 
 
-def test_purge_removes_for_good_also_what_is_in_the_trash(store, capsys):
+def test_purge_deletes_permanently_also_from_the_trash(store, capsys):
     run("rm", "first", "--yes")
     run("rm", "first", "second", "--yes", "--purge", "--json")
     assert json.loads(capsys.readouterr().out.partition("restore ae9f3c52\n")[2]) == {
@@ -91,7 +91,7 @@ def test_clean_shows_what_it_would_move_and_asks(store, capsys, monkeypatch):
     assert (titles(wait(store.list_sessions())), titles(wait(store.list_deleted()))) == (["new"], ["first", "second"])
 
 
-def test_clean_obeys_the_setting_and_leaves_what_is_open(store, home, capsys):
+def test_clean_follows_keep_days_and_skips_open_sessions(store, home, capsys):
     (home / ".ouro" / "config.yaml").write_text("sessions: {keep_days: 30}\n")
     wait(store.load_session(IDS[0]))
     run("clean", "--yes")
@@ -99,7 +99,7 @@ def test_clean_obeys_the_setting_and_leaves_what_is_open(store, home, capsys):
     assert titles(wait(store.list_deleted())) == ["second"]
 
 
-def test_list_finds_words_of_titles_and_of_what_was_said(store, capsys, tmp_path):
+def test_list_searches_titles_and_messages(store, capsys, tmp_path):
     run("list", "words", "second")
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["be9f3c52"]
     run("list", "--json", "new")

@@ -51,7 +51,7 @@ def test_list_shows_the_sessions_of_this_folder(root, capsys):
     assert capsys.readouterr().out == "0d9f3c52  2026-11-21 20:14      4 messages     $0.25  fix imports\n"
 
 
-def test_a_copy_made_by_hand_is_listed_by_the_name_that_finds_it(root, capsys):
+def test_manual_copy_is_listed_by_its_folder_name(root, capsys):
     shutil.copytree(root / "2026-11-21_0d9f3c52", root / "2026-11-21_0d9f3c52 copy")
     run("list", "imports")
     names = [line.partition("  ")[0] for line in capsys.readouterr().out.splitlines()]
@@ -59,7 +59,7 @@ def test_a_copy_made_by_hand_is_listed_by_the_name_that_finds_it(root, capsys):
     assert run("show", "2026-11-21_0d9f3c52 copy") == run("show", "0d9f3c52") == 0
 
 
-def test_list_all_shows_the_others_too(root, capsys):
+def test_list_all_includes_other_folders(root, capsys):
     run("list", "--all")
 
     lines = capsys.readouterr().out.splitlines()
@@ -67,7 +67,7 @@ def test_list_all_shows_the_others_too(root, capsys):
     assert "/elsewhere" in lines[0]
 
 
-def test_list_says_where_there_are_none(home, tmp_path, monkeypatch, root, capsys):
+def test_empty_list_reports_sessions_of_other_folders(home, tmp_path, monkeypatch, root, capsys):
     (tmp_path / "new").mkdir()
     monkeypatch.chdir(tmp_path / "new")
     run("list")
@@ -75,7 +75,7 @@ def test_list_says_where_there_are_none(home, tmp_path, monkeypatch, root, capsy
     assert capsys.readouterr().out == ("No session of this folder yet. 2 of other folders: ouro sessions list --all\n")
 
 
-def test_list_for_programs(root, tmp_path, capsys):
+def test_list_as_json(root, tmp_path, capsys):
     run("list", "--json")
 
     assert json.loads(capsys.readouterr().out) == [
@@ -109,7 +109,7 @@ def test_list_for_programs(root, tmp_path, capsys):
     ]
 
 
-def test_show_tells_what_is_known(root, tmp_path, capsys):
+def test_show_prints_the_session_details(root, tmp_path, capsys):
     run("show", "imports")
 
     path = root / "2026-11-21_0d9f3c52" / "session.yaml"
@@ -128,7 +128,7 @@ def test_show_tells_what_is_known(root, tmp_path, capsys):
     )
 
 
-def test_show_tells_of_damage(root, capsys):
+def test_show_reports_damage(root, capsys):
     path = root / "2026-11-21_0d9f3c52" / "session.yaml"
     path.write_bytes(path.read_bytes() + b"---\nmessage: x\n...\n")
     run("show", IDS[0])
@@ -136,7 +136,7 @@ def test_show_tells_of_damage(root, capsys):
     assert "! The record at byte" in capsys.readouterr().out
 
 
-def test_export_gives_the_transcript_as_markdown_without_terminal_codes(root, tmp_path, capsys):
+def test_export_prints_markdown_without_terminal_codes(root, tmp_path, capsys):
     run("export", "0d9f")
 
     out = capsys.readouterr().out
@@ -152,7 +152,7 @@ def test_export_gives_the_transcript_as_markdown_without_terminal_codes(root, tm
     ]  # fmt: skip
 
 
-def test_export_gives_everything_as_json(root, tmp_path, capsys):
+def test_export_json_contains_all_records(root, tmp_path, capsys):
     run("export", "latest", "--json")
 
     whole = json.loads(capsys.readouterr().out)
@@ -167,7 +167,7 @@ def test_export_gives_everything_as_json(root, tmp_path, capsys):
     assert whole["records"][0]["images"][0]["name"] == "a.png"
 
 
-def test_export_writes_the_format_that_is_asked_for_or_that_the_ending_says(root, tmp_path):
+def test_export_format_follows_the_flag_or_the_file_ending(root, tmp_path):
     run("export", "latest", "-o", "chat.md")
     run("export", "latest", "-o", "chat.html")
     run("export", "latest", "-o", "chat.txt", "--format", "html")
@@ -181,7 +181,7 @@ def test_export_writes_the_format_that_is_asked_for_or_that_the_ending_says(root
             run("export", "latest", *wrong)
 
 
-def test_export_goes_over_a_file_only_when_told(root, tmp_path):
+def test_export_overwrites_a_file_only_with_force(root, tmp_path):
     (tmp_path / "chat.md").write_text("mine")
     with pytest.raises(UsageError, match=r"chat\.md exists"):
         run("export", "latest", "-o", "chat.md")
@@ -198,7 +198,7 @@ def test_rename_changes_the_title_and_keeps_the_rest(root, capsys):
     assert [each.title for each in wait(YamlFileMemoryStore(root).list_sessions())] == ["docs", "the broken import"]
 
 
-def test_rm_asks_and_takes_everything_but_yes_for_no(root, capsys, monkeypatch):
+def test_rm_asks_and_only_yes_deletes(root, capsys, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -214,7 +214,7 @@ def test_rm_asks_and_takes_everything_but_yes_for_no(root, capsys, monkeypatch):
     assert not (root / "2026-11-21_0d9f3c52").exists()
 
 
-def test_rm_without_anyone_to_ask_needs_yes(root, monkeypatch):
+def test_rm_without_a_terminal_needs_yes(root, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     with pytest.raises(UsageError, match="pass --yes to confirm"):
         run("rm", "latest")
@@ -223,7 +223,7 @@ def test_rm_without_anyone_to_ask_needs_yes(root, monkeypatch):
     assert wait(YamlFileMemoryStore(root).list_sessions()) == []
 
 
-def test_what_is_open_elsewhere_is_not_renamed_and_not_removed(root, capsys):
+def test_session_open_elsewhere_is_not_renamed_or_removed(root, capsys):
     holder = YamlFileMemoryStore(root)
     wait(holder.load_session(IDS[0]))
     with pytest.raises(SessionInUse):
@@ -236,7 +236,7 @@ def test_what_is_open_elsewhere_is_not_renamed_and_not_removed(root, capsys):
     assert "Moved to the trash: 1e9f3c52 docs" in said.out
 
 
-def test_repair_without_a_name_looks_at_every_session_and_leaves_open_and_newer_ones(root, capsys):
+def test_repair_without_a_name_skips_open_and_newer_sessions(root, capsys):
     path = root / "2026-11-21_0d9f3c52" / "session.yaml"
     path.write_bytes(path.read_bytes() + b"---\nhalf")
     newer = root / "2026-11-21_1e9f3c52" / "session.yaml"
@@ -255,7 +255,7 @@ def test_repair_without_a_name_looks_at_every_session_and_leaves_open_and_newer_
     assert "0d9f3c52  Left out: This session is already open in this ouro." in capsys.readouterr().out
 
 
-def test_unknown_sessions_are_said(root):
+def test_unknown_session_is_reported(root):
     with pytest.raises(SessionNotFound, match="No session matches `nothing`"):
         run("show", "nothing")
 
@@ -271,7 +271,7 @@ def test_sync_sends_all_sessions_and_remembers_the_remote(root, tmp_path, capsys
     assert "0 sessions sent (0 B), 0 received." in capsys.readouterr().out
 
 
-def test_what_was_exported_for_another_agent_is_not_imported_back_before_it_went_on_there(root, home, capsys):
+def test_session_exported_to_an_agent_is_imported_only_after_it_grew(root, home, capsys):
     assert run("export", "latest", "--to", "codex") == 0
     assert "Continue there, in the same folder: codex resume " in capsys.readouterr().out
     run("import", "--all")

@@ -37,7 +37,7 @@ def no_servers(monkeypatch) -> None:
         monkeypatch.setenv(name, "http://127.0.0.1:1/v1")
 
 
-async def test_a_key_is_asked_for_unseen_and_holds_for_all_models_of_the_provider():
+async def test_key_is_entered_hidden_and_saved_for_the_whole_provider():
     person = Person("anthropic", " sk-\nsecret ", "anthropic/claude-sonnet-5")
     assert await set_up(person) == "anthropic/claude-sonnet-5"
     assert read_models_file(get_models_path()) == ModelsFile(
@@ -57,7 +57,7 @@ async def test_a_key_in_the_environment_is_neither_asked_for_nor_written(monkeyp
     assert Choice("openai", "OpenAI", "with the key in OPENAI_API_KEY") in person.offered[0][1]
 
 
-async def test_a_server_on_this_machine_is_offered_first_with_its_models(monkeypatch):
+async def test_local_server_is_offered_first_with_its_models(monkeypatch):
     with local_server(models("a", "b", max_model_len=9000)) as server:
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"http://{server.address}/v1")
         person = Person("hosted_vllm", "hosted_vllm/b")
@@ -87,7 +87,7 @@ async def test_an_address_is_completed(form):
         assert read_models_file(get_models_path()).models["openai/a"].api_base == f"http://{server.address}/v1"
 
 
-async def test_an_address_where_nothing_answers_is_corrected():
+async def test_unreachable_address_can_be_corrected():
     with local_server(models("a")) as server:
         person = Person("other", "127.0.0.1:1", "again", server.address, "openai/a")
         assert await set_up(person) == "openai/a"
@@ -96,7 +96,7 @@ async def test_an_address_where_nothing_answers_is_corrected():
     assert person.asked[1].endswith(" [127.0.0.1:1]")
 
 
-async def test_a_key_is_asked_for_where_the_server_wants_one_and_again_if_it_is_wrong():
+async def test_key_is_asked_for_if_required_and_again_if_wrong():
     with local_server(models("a"), key="sk-right") as server:
         person = Person("other", server.address, "sk-wrong", "sk-right", "openai/a")
         assert await set_up(person) == "openai/a"
@@ -104,13 +104,13 @@ async def test_a_key_is_asked_for_where_the_server_wants_one_and_again_if_it_is_
     assert [title.partition(" The key")[0] for title in person.secrets][1:] == ["The server refused this key."]
 
 
-async def test_a_server_that_does_not_answer_is_kept_by_its_address_and_a_name():
+async def test_unreachable_server_can_be_saved_with_a_model_name():
     person = Person("other", "http://127.0.0.1:1/v1/", "keep", "m")
     assert await set_up(person) == "openai/m"
     assert read_models_file(get_models_path()).models == {"openai/m": ModelEntry(api_base="http://127.0.0.1:1/v1")}
 
 
-async def test_who_declines_a_question_is_back_at_the_list():
+async def test_declining_a_question_returns_to_the_provider_list():
     person = Person("anthropic", "", "other", "", "anthropic", "sk-secret", "anthropic/claude-sonnet-5")
     assert await set_up(person) == "anthropic/claude-sonnet-5"
     assert [title for title, _ in person.offered[:3]] == ["Where is your model?"] * 3
@@ -128,6 +128,6 @@ async def test_who_declines_a_question_is_back_at_the_list():
         ("other", "http://[x", "again", "", None),
     ],
 )
-async def test_who_stops_on_the_way_changes_nothing(answers):
+async def test_cancelling_setup_changes_nothing(answers):
     assert await set_up(Person(*answers)) == ""
     assert not get_models_path().exists()

@@ -69,7 +69,7 @@ async def test_a_skill_is_drafted_from_the_session_edited_and_saved(repository, 
         (f"{DRAFT}2. export TOKEN=ghp_{'aB3x' * 9}\n", "The draft holds"),
     ],
 )
-async def test_an_answer_that_is_not_a_skill_or_holds_a_secret_is_not_saved(repository, home, answer, why):
+async def test_invalid_or_secret_draft_is_not_saved(repository, home, answer, why):
     session, _ = await opened(repository, answer)
     with pytest.raises(UsageError, match="There are no messages yet"):
         await slash(FakeFrontEnd(session), "skill", "save")

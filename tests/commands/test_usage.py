@@ -13,7 +13,7 @@ async def shown(report: SpendingReport) -> str:
     return front_end.shown[0]
 
 
-async def test_usage_is_told_by_model_and_period_with_what_is_left():
+async def test_usage_is_shown_by_model_and_period_with_the_remaining_limit():
     one, two = ModelUse("a/one", Usage(5_210, 4_800, 0, 41, 0.25), 3), ModelUse("a/two", Usage(10, 0, 0, 5, 1.0), 1)
     periods = (UsagePeriod("session", (one,)), UsagePeriod("today", (two, one)), UsagePeriod("month", ()))
     budgets = (
@@ -40,7 +40,7 @@ $1.25 of $1.00 spent this month, $0.00 left (limits.max_cost_month)
     )
 
 
-async def test_calls_that_are_no_turns_are_apart():
+async def test_side_calls_are_listed_apart_from_turns():
     one = ModelUse("a/one", Usage(5_210, 4_800, 0, 41, 0.25), 3)
     beside = (("capture", 2, Usage(1_200, 0, 0, 30, 0.1)), ("subagent", 9, Usage()), ("title", 1, Usage(90, 0, 0, 5)))
     text = await shown(SpendingReport((UsagePeriod("session", (one,)),), (), beside))
@@ -50,7 +50,7 @@ async def test_calls_that_are_no_turns_are_apart():
     ]
 
 
-async def test_a_price_that_is_not_known_is_never_shown_as_free():
+async def test_unknown_price_is_never_shown_as_free():
     free, priced = ModelUse("local/one", Usage(9, 0, 0, 1), 1), ModelUse("a/two", Usage(10, 0, 0, 5, 0.5), 1)
     text = await shown(SpendingReport((UsagePeriod("today", (priced, free)), UsagePeriod("all", (free, free))), ()))
     rows = [line.split()[-1] for line in text.splitlines() if line.startswith("  ")]
@@ -59,7 +59,7 @@ async def test_a_price_that_is_not_known_is_never_shown_as_free():
     assert "$0.00" not in text
 
 
-async def test_names_of_models_from_outside_are_cleaned():
+async def test_model_names_are_stripped_of_control_codes():
     text = await shown(
         SpendingReport((UsagePeriod("today", (ModelUse("a\x1b[31m", Usage(1), 1), ModelUse("", Usage(1), 1))),), ())
     )

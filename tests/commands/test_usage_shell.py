@@ -22,7 +22,7 @@ def one_call(home) -> None:
     )
 
 
-def test_usage_tells_tokens_money_and_what_is_left(home, capsys):
+def test_usage_prints_tokens_cost_and_remaining_limits(home, capsys):
     one_call(home)
     (home / ".ouro" / "config.yaml").write_text("limits: {max_cost_day: 2, max_cost_month: 10}\n")
     assert main(["usage"]) == 0
@@ -38,7 +38,7 @@ def test_usage_tells_tokens_money_and_what_is_left(home, capsys):
     ]
 
 
-def test_usage_for_programs(home, capsys):
+def test_usage_as_json(home, capsys):
     one_call(home)
     main(["usage", "--json"])
 
@@ -49,6 +49,6 @@ def test_usage_for_programs(home, capsys):
     }  # fmt: skip
 
 
-def test_nothing_used_yet_is_said(home, capsys):
+def test_empty_usage_is_reported(home, capsys):
     assert main(["usage"]) == 0
     assert capsys.readouterr().out == "Today: nothing\n\nThis month: nothing\n\nAll sessions: nothing\n"

@@ -12,13 +12,13 @@ async def run(*lines, picks=()):
     return front_end
 
 
-async def test_compact_runs_as_a_turn_with_what_is_to_be_kept():
+async def test_compact_runs_as_a_turn_and_passes_on_its_focus():
     front_end = await run("/compact the API of the parser", "/compress")
     assert front_end.session.window.keeps == ["the API of the parser", ""]
     assert [type(event) for event in front_end.events].count(Compacted) == 2
 
 
-async def test_compact_waits_until_the_agent_is_at_rest():
+async def test_compact_is_refused_during_a_turn():
     front_end = FakeFrontEnd()
     front_end.session.running = True
     await dispatch(front_end, "/compact")
@@ -26,7 +26,7 @@ async def test_compact_waits_until_the_agent_is_at_rest():
     assert "waits for the agent" in front_end.lines[0][1]
 
 
-async def test_compact_shows_the_summary_before_it_counts_and_lets_the_user_edit_it():
+async def test_compact_probe_shows_the_summary_for_review_and_editing():
     front_end = FakeFrontEnd(picks=["edit", "## Goal\nMine.", "use"])
     front_end.session.window.summary = "## Goal\nMend it."
     await dispatch(front_end, "/compact --probe the parser")
@@ -42,7 +42,7 @@ async def test_compact_discards_a_summary_that_the_user_does_not_want():
     assert not any(isinstance(event, Compacted) for event in front_end.events)
 
 
-async def test_context_lists_items_by_size_and_drops_restores_and_pins_them_by_number():
+async def test_context_lists_drops_restores_and_pins_items_by_number():
     front_end = await run("/context", "/context drop 1", "/context restore 2", "/context pin 3")
     listed = front_end.shown[1].splitlines()
     assert [" ".join(line.split()) for line in listed if line[3:4] == "."] == [
@@ -55,7 +55,7 @@ async def test_context_lists_items_by_size_and_drops_restores_and_pins_them_by_n
     assert front_end.lines[0][1].startswith("Dropped: 6,000 → 1,000 tokens.")
 
 
-async def test_context_refuses_what_is_no_number_or_no_action():
+async def test_context_refuses_an_invalid_number_or_action():
     front_end = await run("/context drop 9", "/context drop", "/context burn 1", "/context restore 1")
     assert [text.partition(".")[0].partition("\n")[0] for _, text in front_end.lines] == [
         "`9` is not a number from 1 to 3",
@@ -65,7 +65,7 @@ async def test_context_refuses_what_is_no_number_or_no_action():
     ]
 
 
-async def test_pin_takes_a_number_or_last_and_lets_go_of_what_was_pinned():
+async def test_pin_accepts_a_number_or_last_and_unpins():
     front_end = await run("/pin 2", "/pin last", "/pin 1")
     assert front_end.session.window.pins == [(2, True), (5, True), (1, False)]
     assert [text for _, text in front_end.lines] == [
@@ -75,7 +75,7 @@ async def test_pin_takes_a_number_or_last_and_lets_go_of_what_was_pinned():
     ]
 
 
-async def test_pin_alone_shows_the_messages_newest_first_and_clean():
+async def test_pin_without_a_number_lists_messages_newest_first():
     front_end = await run("/pin", picks=["2"])
     [(_, choices, _)] = front_end.asked
     assert [(each.value, each.label, each.detail) for each in choices] == [
@@ -86,13 +86,13 @@ async def test_pin_alone_shows_the_messages_newest_first_and_clean():
     assert front_end.session.window.pins == [(2, True)]
 
 
-async def test_pin_says_what_is_no_number():
+async def test_pin_reports_an_invalid_number():
     front_end = await run("/pin first", "/pin")
     assert "`first` is not a message number" in front_end.lines[0][1]
     assert front_end.session.window.pins == []
 
 
-async def test_context_says_where_nothing_comes_by_itself_and_nothing_is_to_be_done():
+async def test_context_reports_no_compaction_and_that_auto_is_off():
     front_end = FakeFrontEnd()
     window = front_end.session.window
     window.given = replace(window.given, limit=0, outlook=None, largest="")

@@ -36,7 +36,7 @@ def test_an_answer_streams_in_as_markdown(ouro):
     assert not terminal.shows("```")
 
 
-def test_a_fault_is_fixed_with_a_question_before_each_change(ouro):
+def test_bug_is_fixed_with_a_question_before_each_change(ouro):
     ouro.server.script(
         [
             Call("read", {"path": "api.py"}),
@@ -92,7 +92,7 @@ def test_x5_esc_ends_a_turn_in_the_middle_of_an_answer_and_of_a_shell_line(ouro)
     assert roles == ["system", "user", "assistant", "user", "assistant", "tool", "user"]
 
 
-def test_x5_ctrl_c_waiting_for_an_answer_interrupts_and_a_second_one_leaves(ouro):
+def test_x5_ctrl_c_at_a_question_interrupts_and_a_second_one_quits(ouro):
     ouro.server.script([Call("shell", {"command": "touch made"})])
     terminal = ouro.screen()
     terminal.say("run it")
@@ -122,7 +122,7 @@ def test_one_message_steers_the_turn_and_another_waits_for_the_next(ouro):
     assert third.prompt.endswith("then the next")
 
 
-def test_commands_work_and_the_next_request_goes_to_the_chosen_model(ouro):
+def test_slash_commands_work_and_the_chosen_model_is_used(ouro):
     terminal = ouro.screen()
     terminal.say("say: one")
     terminal.until_shows("  one")
@@ -143,7 +143,7 @@ def test_commands_work_and_the_next_request_goes_to_the_chosen_model(ouro):
     terminal.until_shows("/model")
 
 
-def test_the_window_is_made_very_small_and_large_again_while_an_answer_streams(ouro):
+def test_window_can_be_resized_while_an_answer_streams(ouro):
     held = threading.Event()
     ouro.server.script([Reply("word " * 200 + "the last of it", hold=held, after=100)])
     terminal = ouro.screen()
@@ -198,7 +198,7 @@ def test_a_session_is_resumed_in_three_ways(ouro):
     assert [info["messages"] for info in ouro.sessions()] == [6]
 
 
-def test_f1_ouro_asks_before_it_obeys_a_folder(ouro):
+def test_f1_trust_is_asked_before_instructions_are_used(ouro):
     (ouro.folder / "AGENTS.md").write_text("Answer in rhyme.\n")
     terminal = ouro.start()
     terminal.until_shows("Do you trust", "AGENTS.md")
@@ -211,7 +211,7 @@ def test_f1_ouro_asks_before_it_obeys_a_folder(ouro):
     assert not again.shows("Do you trust")
 
 
-def test_f1_an_untrusted_folder_is_used_without_its_instructions(ouro):
+def test_f1_instructions_of_an_untrusted_folder_are_not_sent(ouro):
     (ouro.folder / "AGENTS.md").write_text("Answer in rhyme.\n")
     terminal = ouro.start()
     terminal.until_shows("Do you trust", "AGENTS.md")

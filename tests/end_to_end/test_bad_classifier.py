@@ -40,7 +40,7 @@ def shows_no_classifier(screen):
     return not any(map(screen.shows, ("Remembered", "lassifier", "teapot", "Error")))
 
 
-def test_no_turn_exit_or_start_waits_and_the_next_good_answer_catches_up(ouro, voices, release):
+def test_bad_classifier_delays_nothing_and_capture_catches_up(ouro, voices, release):
     said = [f"{place}, run the tests with tox and not with pytest" for place in ("first", "second", "third", "fourth")]
     voices.answer = Reply("[]", hold=release, after=0)
     screen = ouro.screen()

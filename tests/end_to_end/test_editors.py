@@ -20,7 +20,7 @@ async def test_a_session_of_an_editor_continues_in_the_terminal(ouro):
     assert ouro.headless("-p", "say: two", "--resume", connection.session_id).out == "two\n"
 
 
-def test_a_client_on_the_command_line(ouro):
+def test_acpx_client_runs_a_command_and_changes_a_file(ouro):
     """acpx, of npm: one prompt with a command and a file change, both permitted by the client."""
     version = subprocess.run([program("node"), "--version"], capture_output=True, text=True, check=True).stdout
     if int(version.lstrip("v").partition(".")[0]) < 22:

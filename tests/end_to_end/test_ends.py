@@ -79,7 +79,7 @@ def start_with_answer(ouro):
     return terminal
 
 
-def test_s9_a_kill_at_any_moment_loses_nothing_that_was_shown_as_complete(ouro, moment):
+def test_s9_kill_at_any_moment_loses_nothing_shown_as_complete(ouro, moment):
     terminal = start_with_answer(ouro)
     children = moment(ouro, terminal)
     terminal.signal(signal.SIGKILL)
@@ -132,7 +132,7 @@ def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_s5_a_signal_while_ouro_starts_leaves_the_terminal_as_it_was(ouro, number):
+def test_s5_signal_during_the_start_restores_the_terminal(ouro, number):
     ouro.more = {"TEST_COLD_STARTS": "1"}
     terminal = ouro.start()
     terminal.until(lambda: b"opening the session" in terminal.raw)
@@ -143,7 +143,7 @@ def test_s5_a_signal_while_ouro_starts_leaves_the_terminal_as_it_was(ouro, numbe
     assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")
 
 
-def test_u7_ouro_is_suspended_and_brought_back_by_the_shell(ouro):
+def test_u7_ouro_can_be_suspended_and_resumed_by_the_shell(ouro):
     ouro.more = {"RUN": shlex.join(ouro.command("--mode", "auto"))}
     line = "set -m; eval $RUN; for _ in 1 2; do echo it has stopped; read -r; fg; done; echo it has ended"
     terminal = OuroTerminal(["bash", "-c", line], ouro.environment, ouro.folder)
@@ -169,7 +169,7 @@ def test_u7_ouro_is_suspended_and_brought_back_by_the_shell(ouro):
     assert terminal.shows("it has ended")
 
 
-def test_ctrl_c_in_the_editor_goes_to_the_editor_and_the_draft_comes_back(ouro):
+def test_ctrl_c_in_the_editor_goes_to_the_editor_and_keeps_the_draft(ouro):
     editor = ouro.home / "editor"
     editor.write_text("#!/bin/bash\ntrap 'echo \" and more\" >> $1' INT\necho editing\nread -r; read -r\n")
     editor.chmod(0o700)
@@ -184,14 +184,14 @@ def test_ctrl_c_in_the_editor_goes_to_the_editor_and_the_draft_comes_back(ouro):
     assert terminal.leave() == 0
 
 
-def test_alt_enter_makes_a_new_line_if_the_terminal_sends_escape_return(ouro):
+def test_alt_enter_sent_as_escape_return_inserts_a_newline(ouro):
     terminal = ouro.screen()
     terminal.send("one\x1b\rtwo\x1b[27;2;13~three")
     terminal.until_shows("❯ one", "  two", "  three")
     assert not ouro.server.requests
 
 
-def test_the_first_start_welcomes_and_the_second_does_not(ouro):
+def test_welcome_is_shown_only_at_the_first_start(ouro):
     terminal = ouro.screen()
     terminal.until_shows("Welcome to ouro. Three tips:", "/memory undo undoes a change")
     terminal.say("say: hello")
@@ -201,7 +201,7 @@ def test_the_first_start_welcomes_and_the_second_does_not(ouro):
     assert not again.shows("Welcome")
 
 
-def test_for_an_unknown_model_the_known_ones_are_offered(ouro):
+def test_unknown_model_offers_the_known_ones(ouro):
     terminal = ouro.start("-m", "tset-model")
     terminal.until_shows("No model `tset-model`", "use openai/test-model", "use openai/other-model")
     terminal.press("\x1b[B\r", lambda: terminal.shows("other-model · ask"))

@@ -75,7 +75,7 @@ def similar_notes(ouro):
 
 
 @pytest.mark.parametrize("moment", ["thinking", "writing"])
-def test_merging_notes(ouro, similar_notes, moment):
+def test_killed_note_merging_continues_without_loss(ouro, similar_notes, moment):
     merged = {about: f"{old} {new}" for about, (old, new) in PAIRS.items()}
     work = Work(ouro, lambda about: {"op": "supersede", "target": 1, "text": merged[about]}, "consolidate", "--notes")
     work.kill(moment)
@@ -91,7 +91,7 @@ def test_merging_notes(ouro, similar_notes, moment):
 
 
 @pytest.mark.parametrize("moment", ["thinking", "writing"])
-def test_reading_old_sessions(ouro, moment):
+def test_killed_reading_of_old_sessions_continues_without_repeats(ouro, moment):
     for number, (about, (text, _)) in enumerate(PAIRS.items(), 1):
         old_session(ouro.folder, number, 40 - number, user(f"keep in mind: {text}"), assistant(f"I will: {about}."))
     work = Work(ouro, lambda about: [add(PAIRS[about][0], "patterns")], "crystallize")

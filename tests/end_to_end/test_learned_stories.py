@@ -48,7 +48,7 @@ def of_repository(folder):
     return notes(folder / ".ouro" / "memory")
 
 
-def test_a_preference_in_two_repositories(ouro, voices, tmp_path):
+def test_preference_captured_in_one_repository_is_known_in_another(ouro, voices, tmp_path):
     """Captured after a turn. A later session shows its source, also in another repository."""
     cadence(ouro, 1)
     text = "Answers in German, code comments in English."
@@ -77,7 +77,7 @@ def test_a_preference_in_two_repositories(ouro, voices, tmp_path):
     assert (of_repository(first), of_repository(ouro.folder)) == ({}, {})
 
 
-def test_a_convention_of_a_project(ouro, voices):
+def test_project_convention_is_captured_later_and_recalled(ouro, voices):
     """Stated in a run that captures nothing; the next session captures it, and the one after that recalls it."""
     text = "Every handler in api.py is tested by `pytest tests/test_api.py`."
     voices.answer = [add(text)]
@@ -98,7 +98,7 @@ def test_a_convention_of_a_project(ouro, voices):
     assert text in voices.last
 
 
-def test_a_decision_and_its_reversals(ouro, voices):
+def test_twice_reversed_decision_is_recalled_with_its_versions(ouro, voices):
     """Captured from an earlier session, reversed before a compaction, and reversed again before the end."""
     first = "User updates in users.py take row locks."
     second = "User updates use optimistic locking: row locks timed out under load."
@@ -186,7 +186,7 @@ def test_a_correction_is_applied_in_a_later_session(ouro, voices):
     assert "by hand" not in (ouro.folder / "schema.py").read_text()
 
 
-def test_a_contradiction_for_this_project_only(ouro, voices, tmp_path):
+def test_contradiction_can_apply_to_this_project_only(ouro, voices, tmp_path):
     cadence(ouro, 1)
     old, new = "Writes commit messages in German.", "Writes commit messages in English."
 

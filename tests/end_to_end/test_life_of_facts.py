@@ -71,7 +71,7 @@ def machines(model_server, tmp_path, monkeypatch):
         machine.program.close()
 
 
-def test_three_facts_over_five_sessions_and_two_machines(machines, model_server):
+def test_preference_decision_and_correction_on_two_machines(machines, model_server):
     one, two = machines
     assert one.play(PREFERENCE, f"Remembered (user): {PREFERENCE}") == []
     assert one.play(OLD, f"Remembered (repo): {OLD}") == [PREFERENCE]

@@ -24,7 +24,7 @@ def tools_of(server: ModelServer, place: int) -> list[str]:
     return [tool["function"]["name"] for tool in server.requests[place].body["tools"]]
 
 
-def test_a_tool_is_found_called_and_in_the_request_of_the_next_session(configured):
+def test_tool_is_found_called_and_listed_in_the_next_session(configured):
     server = configured.server
     server.script([
         Call("tool_search", {"query": "say a text back"}),
@@ -50,7 +50,7 @@ def test_a_tool_is_found_called_and_in_the_request_of_the_next_session(configure
     assert tools_of(server, 3) == tools_of(server, 4)
 
 
-def test_the_cached_prefix_stays_while_servers_come_and_change(ouro):
+def test_cached_prefix_is_kept_while_servers_start_and_change(ouro):
     """With more tools than the budget: a search and a server that changes its tools leave the sent prefix unchanged."""
     args = [FAKE, json.dumps({"tools": ["echo", "change"]})]
     mcp = {"tool_budget_tokens": 1, "servers": {"demo": {"command": sys.executable, "args": args}}}
@@ -68,7 +68,7 @@ def test_the_cached_prefix_stays_while_servers_come_and_change(ouro):
         assert tools in later
 
 
-def test_without_a_user_a_call_is_refused_and_a_deny_rule_applies_by_either_name(configured):
+def test_call_without_a_user_is_refused_and_deny_rule_matches_both(configured):
     call = Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "no"}})
     configured.server.script([call, "Refused."])
     done = configured.headless("-p", "echo it", "--output", "json")
@@ -107,7 +107,7 @@ def test_a_question_shows_the_call_and_always_is_saved(configured):
     assert terminal.leave() == 0
 
 
-def test_a_resource_is_sent_with_the_message_and_does_not_count_as_the_users_words(configured):
+def test_resource_is_sent_and_does_not_count_as_user_words(configured):
     memory = configured.home / "memory" / "facts.md"
     write = Call("write", {"path": str(memory), "content": "- The content of note://one is final.\n"})
     configured.server.script([write, "Noted."])

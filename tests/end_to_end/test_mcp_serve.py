@@ -55,7 +55,7 @@ async def test_memory_is_searched_and_read(ouro_with_memory):
             await client.read_resource("memory://mem_nothing")
 
 
-async def test_an_entry_of_a_client_waits_for_approval(ouro_with_memory):
+async def test_client_entry_is_pending_until_approved(ouro_with_memory):
     """R6: the text is not in the user's words."""
     async with connect(ouro_with_memory) as client:
         answer = await ask(client, "memory_remember", text="I deploy on Tuesdays.")
@@ -87,7 +87,7 @@ def last_commit(ouro) -> str:
     return done.stdout
 
 
-async def test_a_proposal_for_the_memory_of_the_repository(ouro_with_memory):
+async def test_entry_for_the_repository_becomes_a_pending_change(ouro_with_memory):
     async with connect(ouro_with_memory) as client:
         assert "Waiting for approval in ouro: repo/facts.md" in await ask(
             client, "memory_remember", text="The basket must go out on Tuesdays."

@@ -7,7 +7,7 @@ from fakes.model_server import Call, Reply
 from fakes.terminal import is_alive
 
 
-def test_a_conversation_at_the_plain_prompt_is_resumed(ouro):
+def test_session_of_the_plain_prompt_is_resumed(ouro):
     ouro.server.script([Reply("I will.", [Call("shell", {"command": "touch made"})]), "It **is** made."])
     terminal = ouro.start("--plain")
     terminal.until_shows("›")
@@ -37,7 +37,7 @@ def test_the_settings_of_the_status_line_and_the_bell_apply(ouro, seconds, rings
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_s5_a_signal_ends_the_plain_prompt_and_what_it_runs(ouro, number):
+def test_s5_signal_ends_the_plain_prompt_and_its_command(ouro, number):
     ouro.server.script([Call("shell", {"command": "echo $$ > pid; sleep 300"})])
     terminal = ouro.start("--plain", "--mode", "auto")
     terminal.until_shows("›")
@@ -50,7 +50,7 @@ def test_s5_a_signal_ends_the_plain_prompt_and_what_it_runs(ouro, number):
     assert ouro.sessions()[0]["messages"] >= 2
 
 
-def test_u7_a_dumb_terminal_gets_lines_and_no_sequences(ouro):
+def test_u7_dumb_terminal_gets_no_escape_sequences(ouro):
     ouro.more = {"TERM": "dumb"}
     terminal = ouro.start()
     terminal.until_shows(">")

@@ -35,7 +35,7 @@ def repo_folder(ouro):
     return ouro.folder / ".ouro" / "memory"
 
 
-def test_each_turn_uses_the_notes_as_they_are_now_and_keeps_the_cached_prefix(ouro, user_folder):
+def test_each_turn_recalls_current_notes_and_keeps_the_prefix(ouro, user_folder):
     talk = Talk(ouro)
     assert talk.say("say: how long do sourdough loaves rise?") == {}
 
@@ -57,7 +57,7 @@ def test_each_turn_uses_the_notes_as_they_are_now_and_keeps_the_cached_prefix(ou
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(sent))
 
 
-def test_the_screen_shows_the_notes_of_the_last_message_and_a_resume_shows_them_again(ouro, user_folder):
+def test_notes_of_the_last_message_are_shown_also_after_a_resume(ouro, user_folder):
     screen = ouro.screen()
     screen.say("say: hello there")
     screen.until_shows("  hello there")

@@ -24,7 +24,7 @@ def run_turns(ouro, *prompts):
     assert ouro.headless("-p", "--input", "stream-json", "--output", "stream-json", given=lines).code == 0
 
 
-def test_the_picker_comes_first_and_the_session_after_it(ouro):
+def test_session_picker_opens_first(ouro):
     generate(ouro.home / "sessions", 300, project=str(ouro.folder))
     ouro.headless("-p", "say: the sought one\nthe zebra crosses")
     terminal = ouro.start("--resume", size=(24, 80))
@@ -50,7 +50,7 @@ def test_keys_that_are_typed_too_early_go_into_the_search(ouro):
     terminal.until_shows("test-model")
 
 
-def test_a_session_goes_to_the_trash_and_back_on_the_screen(ouro):
+def test_session_is_deleted_and_restored_on_the_screen(ouro):
     run_turns(ouro, "say: one")
     terminal = ouro.start("--resume", size=(24, 80))
     terminal.until_shows("this project · 1")
@@ -137,7 +137,7 @@ def test_a_first_message_continues_with_the_whole_session(ouro):
     terminal.leave()
 
 
-def test_the_plain_prompt_offers_the_same_and_a_message_continues_with_the_whole_session(ouro):
+def test_plain_prompt_offers_the_resume_choices(ouro):
     run_turns(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
     terminal = ouro.start("--plain", "--continue")
     terminal.until_shows("first call", "1. full:", "2. tail:", "3. summary:")
@@ -167,7 +167,7 @@ def test_the_plain_prompt_picks_by_number_and_by_words(ouro):
     terminal.until_shows("about the zebra", "test-model")
 
 
-def test_headless_continues_with_the_whole_session_and_a_stream_has_the_cost(ouro):
+def test_headless_resumes_the_whole_session_and_stream_has_the_cost(ouro):
     run_turns(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
     done = ouro.headless("-p", "say: on", "--continue", "--output", "stream-json")
     told = [line["text"] for line in done.lines if line["type"] == "said"]
@@ -209,7 +209,7 @@ def without_cache_marks(raw: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("model", ["openai/test-model", ANTHROPIC])
-def test_after_a_resume_a_request_begins_with_the_bytes_of_the_previous_one(ouro, model):
+def test_request_after_a_resume_starts_with_the_previous_bytes(ouro, model):
     (ouro.folder / "long.txt").write_text("a long line of output: é\n" * 1500)
     odd = "run: printf 'tabs\\t, blanks \\n\\n--- ... and \\302\\205'"
     ouro.headless("-m", model, "-p", f"read: long.txt\nread: api.py\n{odd}")
@@ -223,7 +223,7 @@ def test_after_a_resume_a_request_begins_with_the_bytes_of_the_previous_one(ouro
         assert after[: len(prefix)] == prefix
 
 
-def test_a_session_that_was_edited_by_hand_is_sent_as_edited(ouro):
+def test_manually_edited_session_is_sent_as_edited(ouro):
     ouro.headless("-p", "say: The answer is 41.")
     [path] = (ouro.home / "sessions").glob("2*/session.yaml")
     by_hand = path.read_text().replace("is 41.", "is 42.")

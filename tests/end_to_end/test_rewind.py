@@ -19,7 +19,7 @@ def rewind_screen(terminal):
     terminal.until_shows("Rewind to a message")
 
 
-def test_a_message_is_edited_and_sent_again_and_a_resume_continues_from_there(ouro):
+def test_message_is_edited_and_resent_and_resume_continues_there(ouro):
     terminal = ouro.screen()
     terminal.say("say: first answer")
     terminal.until_shows("  first answer")
@@ -55,7 +55,7 @@ def test_a_fork_on_the_command_line_leaves_the_session_unchanged(ouro):
     assert sessions == {first.lines[0]["session_id"]: 2, copy.lines[0]["session_id"]: 4}
 
 
-def test_fork_without_a_session_is_wrong_usage(ouro):
+def test_fork_without_a_session_is_a_usage_error(ouro):
     done = ouro.headless("-p", "say: x", "--fork")
     assert (done.code, done.out) == (2, "")
     assert "Name it with --resume" in done.err
@@ -80,7 +80,7 @@ def with_titles(model_server, repository):
     program.close()
 
 
-def test_a_title_comes_after_the_first_turn_in_the_background(with_titles):
+def test_title_is_found_after_the_first_turn_in_the_background(with_titles):
     def reply(request):
         is_title = INSTRUCTIONS in str(request.messages[0]["content"])
         return Reply("Greet well" if is_title else "It is fixed.")

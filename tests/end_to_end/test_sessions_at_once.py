@@ -25,7 +25,7 @@ def delete(folder):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_recall_is_right_at_the_next_turn_of_each(ouro, tmp_path):
+def test_concurrent_processes_recall_correct_notes_at_the_next_turn(ouro, tmp_path):
     (ouro.home / "config.yaml").write_text("memory: {cadence_turns: 1}\n")
     voices = TwoVoices(talk=lambda _request: "Understood.")
     voices.answer = lambda asked: [add(TOX, "patterns")] if "tox for the tests" in asked else []

@@ -5,6 +5,6 @@ from soak.campaign import Campaign
 
 
 @pytest.mark.slow
-def test_killed_processes_lose_nothing_that_they_acknowledged(tmp_path):
+def test_killed_processes_lose_no_acknowledged_data(tmp_path):
     with Campaign(tmp_path, seed=3) as campaign:
         assert campaign.run(60, rounds=2) == []

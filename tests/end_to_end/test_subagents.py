@@ -29,7 +29,7 @@ def results_in(request) -> int:
 
 
 @pytest.mark.skipif(not shutil.which("jq"), reason="the hook uses jq")
-def test_three_explorers_one_ended_one_at_its_limit_and_a_hook_that_refuses(ouro):
+def test_parallel_subagents_with_interrupt_limit_and_refusing_hook(ouro):
     held = threading.Event()
     refuses = (
         "jq -e '.tool_input.file_path | test(\"generated\")' > /dev/null && { echo 'made by make' >&2; exit 2; }; true"

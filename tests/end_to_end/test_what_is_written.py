@@ -31,7 +31,7 @@ def hits(ouro: OuroProgram, secret: str) -> list[str]:
     return [name for name, data in written_files(ouro).items() if any(form in data for form in forms)]
 
 
-def test_k1_no_byte_that_a_session_wrote_contains_a_key(ouro_with_secrets):
+def test_k1_session_files_contain_no_key(ouro_with_secrets):
     ouro = ouro_with_secrets
     ouro.server.script(
         [
@@ -85,7 +85,7 @@ HOSTILE = {
 }
 
 
-def test_u1_text_from_outside_does_not_control_the_terminal(ouro):
+def test_u1_external_text_does_not_control_the_terminal(ouro):
     text = " ".join(HOSTILE.values())
     name = "evil\x1b]0;owned\x07\u202e.txt"
     (ouro.folder / name).write_text(text)

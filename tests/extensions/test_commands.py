@@ -21,7 +21,7 @@ from ouro.extensions import CommandRegistry, CustomCommand, ExtensionFile, own_r
         ("no rule", ""),
     ],
 )
-def test_a_tool_of_claude_code_is_a_rule_of_ouro(theirs, ours):
+def test_claude_code_tool_maps_to_an_ouro_rule(theirs, ours):
     assert own_rule(theirs) == ours
 
 
@@ -30,7 +30,7 @@ def test_a_tool_of_claude_code_is_a_rule_of_ouro(theirs, ours):
     ["Bash(git add:*), Read", "Bash(git add:*) Read", ["Bash(git add:*)", "Read"]],
 )
 @pytest.mark.parametrize("source", ["user", "project", "plugin"])
-def test_r2_allowed_tools_are_written_in_three_ways_and_hold_for_the_users_own(tmp_path, written, source):
+def test_r2_allowed_tools_apply_only_to_user_commands(tmp_path, written, source):
     file = ExtensionFile("x", tmp_path / "x.md", {"allowed-tools": written}, "Go.", source)
     assert prompt_of(file, "").allow == (("shell(git add *)", "read") if source == "user" else ())
 
@@ -42,7 +42,7 @@ def command(name, place):
     return CustomCommand(name, "", "", place, prompt)
 
 
-def test_commands_of_servers_come_and_go_and_take_no_name_that_is_taken():
+def test_server_commands_are_dynamic_and_cannot_replace_others():
     servers = []
     registry = CommandRegistry([lambda: [command("Ship", "a.md")], lambda: servers], ["compact"])
     assert [found.name for found in registry.commands()] == ["Ship"]
@@ -72,5 +72,5 @@ def sent(body, typed, **meta):
         ("Now:\n```!\ndate\nls $1\n```\nEnd.", "src", {}, "Now:\n<date\nls src>\nEnd."),
     ],
 )
-def test_arguments_are_put_in_as_claude_code_does(body, typed, meta, text):
+def test_arguments_are_substituted_as_in_claude_code(body, typed, meta, text):
     assert sent(body, typed, **meta) == text

@@ -29,14 +29,14 @@ def echo(**answer) -> str:
     return f"echo '{json.dumps(answer)}'"
 
 
-async def test_exit_code_2_refuses_with_what_it_prints_on_stderr(tmp_path):
+async def test_exit_code_2_refuses_with_its_stderr(tmp_path):
     hooks, failures = hooks_of(tmp_path, "echo 'not in generated/' >&2; exit 2")
     outcome = await hooks.run("before-tool", {"tool_name": "Edit"}, ("edit", "Edit"))
     assert (outcome.verdict, outcome.reason) == ("deny", "not in generated/")
     assert failures == []
 
 
-async def test_r2_those_of_a_project_are_confined_and_those_of_the_user_are_not(tmp_path):
+async def test_r2_project_hooks_are_confined_and_user_hooks_are_not(tmp_path):
     given = [HookSettings("before-tool", "printf '%s ' \"$CONFINED\" >> runs")]
     for own, project in ((given, ()), ((), given)):
         found, _ = load_hooks(own, project, {})
@@ -47,7 +47,7 @@ async def test_r2_those_of_a_project_are_confined_and_those_of_the_user_are_not(
     assert (tmp_path / "runs").read_text() == " yes "
 
 
-async def test_it_gets_the_event_as_json(tmp_path):
+async def test_hook_gets_the_event_as_json(tmp_path):
     hooks, _ = hooks_of(tmp_path, "cat > given.json")
     await hooks.run("before-tool", {"tool_name": "Bash", "tool_input": {"command": "ls"}}, ("shell", "Bash"))
     given = json.loads((tmp_path / "given.json").read_text())
@@ -67,7 +67,7 @@ async def test_it_gets_the_event_as_json(tmp_path):
         ({}, "", ""),
     ],
 )
-async def test_json_decides(tmp_path, answer, verdict, reason):
+async def test_json_answer_decides(tmp_path, answer, verdict, reason):
     hooks, _ = hooks_of(tmp_path, echo(**answer))
     outcome = await hooks.run("before-tool", {}, ("edit",))
     assert (outcome.verdict, outcome.reason) == (verdict, reason)
@@ -80,7 +80,7 @@ async def test_a_hook_that_ends_the_work_does_not_make_the_agent_go_on(tmp_path)
     assert (await hooks.run("turn-end", {})).verdict == ""
 
 
-async def test_r2_a_project_permits_nothing_and_may_refuse(tmp_path):
+async def test_r2_project_hook_can_refuse_but_not_approve(tmp_path):
     """R2, E4."""
     hooks, _ = hooks_of(tmp_path, echo(decision="approve"), project=True)
     assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
@@ -88,7 +88,7 @@ async def test_r2_a_project_permits_nothing_and_may_refuse(tmp_path):
     assert (await hooks.run("before-tool", {}, ("edit",))).verdict == "deny"
 
 
-async def test_the_strictest_of_several_wins_and_they_run_side_by_side(tmp_path):
+async def test_strictest_verdict_wins_and_hooks_run_in_parallel(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     waits = f"read x < pipe; {echo(decision='approve')}"  # ends only if the other hook runs at the same time
     hooks, _ = hooks_of(tmp_path, waits, "echo go > pipe; echo 'no' >&2; exit 2", echo(context="mind the tests"))
@@ -96,7 +96,7 @@ async def test_the_strictest_of_several_wins_and_they_run_side_by_side(tmp_path)
     assert (outcome.verdict, outcome.reason, outcome.context) == ("deny", "no", "mind the tests")
 
 
-async def test_e5_one_that_never_ends_is_killed_with_all_that_it_started(tmp_path):
+async def test_e5_hanging_hook_is_killed_with_its_children(tmp_path):
     hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child; sleep 1000", seconds=1)
     outcome = await hooks.run("before-tool", {}, ("edit",), most=0.3)
     assert outcome.verdict == ""
@@ -104,14 +104,14 @@ async def test_e5_one_that_never_ends_is_killed_with_all_that_it_started(tmp_pat
     await _wait_for_end(int((tmp_path / "child").read_text()))
 
 
-async def test_e5_what_it_leaves_behind_is_ended(tmp_path):
+async def test_e5_processes_left_by_a_hook_are_killed(tmp_path):
     hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child")
     await hooks.run("before-tool", {}, ("edit",))
     assert failures == []
     await _wait_for_end(int((tmp_path / "child").read_text()))
 
 
-async def test_e5_a_flood_is_cut_and_does_not_block_it(tmp_path):
+async def test_e5_output_flood_is_cut_and_does_not_block(tmp_path):
     """E5: 100 MB."""
     hooks, failures = hooks_of(
         tmp_path, "head -c 100000000 /dev/zero | tr '\\0' 'x'; head -c 1000000 /dev/zero | tr '\\0' 'x' >&2; exit 2"
@@ -134,7 +134,7 @@ async def test_e5_a_flood_is_cut_and_does_not_block_it(tmp_path):
         ("kill -9 $$", "exit code -9"),
     ],
 )
-async def test_e5_a_failure_is_a_notice_and_blocks_nothing(tmp_path, command, why):
+async def test_e5_failing_hook_is_reported_once_and_blocks_nothing(tmp_path, command, why):
     hooks, failures = hooks_of(tmp_path, command)
     for _ in range(2):
         assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
@@ -159,14 +159,14 @@ async def test_e5_a_failure_is_a_notice_and_blocks_nothing(tmp_path, command, wh
         ("[", ("anything",), True),
     ],
 )
-async def test_matchers_fit_names_of_ouro_and_of_claude_code(tmp_path, matcher, names, runs):
+async def test_matchers_accept_names_of_ouro_and_claude_code(tmp_path, matcher, names, runs):
     hooks, problems = hooks_of(tmp_path, "touch ran", matcher=matcher)
     await hooks.run("before-tool", {}, names)
     assert (tmp_path / "ran").exists() == runs
     assert bool(problems) == (matcher == "[")
 
 
-async def test_a_server_on_this_machine_is_asked_and_no_other(tmp_path):
+async def test_http_hook_is_called_on_loopback_only(tmp_path):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -193,7 +193,7 @@ async def test_a_server_on_this_machine_is_asked_and_no_other(tmp_path):
     assert len(problems) == len(failures) == 2
 
 
-async def test_the_hooks_of_a_plugin_run_and_permit_nothing(tmp_path):
+async def test_plugin_hooks_run_and_cannot_approve(tmp_path):
     folder = tmp_path / "guard"
     (folder / "hooks").mkdir(parents=True)
     (folder / ".claude-plugin").mkdir()
@@ -227,7 +227,7 @@ CLAUDE = {
 }
 
 
-async def test_the_settings_of_claude_code_are_read_as_they_are(tmp_path):
+async def test_claude_code_settings_are_read(tmp_path):
     path = tmp_path / "settings.json"
     path.write_text(json.dumps(CLAUDE))
     found, problems = load_hooks((), (), {path: True})
@@ -244,7 +244,7 @@ async def test_the_settings_of_claude_code_are_read_as_they_are(tmp_path):
     assert (await hooks.run("before-tool", {}, ("shell", "Bash"))).verdict == "deny"
 
 
-async def test_a_program_with_arguments_runs_as_it_is_written(tmp_path):
+async def test_program_with_arguments_runs_without_a_shell(tmp_path):
     words = ["-c", 'touch "$1"', "$HOME", "${CLAUDE_PROJECT_DIR}/ran"]
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"command": "bash", "args": words}]}]}}))
@@ -257,7 +257,7 @@ async def test_a_program_with_arguments_runs_as_it_is_written(tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "[", "[]", '{"hooks": 3}', '{"hooks": {"Stop": 1}}', '{"hooks": {"Stop": [1, {"hooks": [2]}]}}']
 )
-def test_a_broken_file_costs_its_hooks_and_no_more(tmp_path, text):
+def test_broken_file_disables_only_its_own_hooks(tmp_path, text):
     path = tmp_path / "settings.json"
     path.write_text(text)
     found, problems = load_hooks((), (), {path: True, tmp_path / "none.json": False})
@@ -276,7 +276,7 @@ def test_a_timeout_that_is_no_time_is_the_default(tmp_path, timeout, seconds):
     assert found.seconds == seconds
 
 
-def test_the_fields_of_a_call_are_those_of_claude_code():
+def test_tool_call_fields_match_claude_code():
     data = tool_data("edit", "write", {"path": "a.py", "edits": []}, ("a.py",), Path("/project"))
     assert (data["tool_name"], data["tool_input"]["file_path"], data["tool"]) == ("Edit", "/project/a.py", "edit")
     assert tool_data("mcp__x__y", "mcp", {}, (), Path("/project"))["tool_name"] == "mcp__x__y"
@@ -330,7 +330,7 @@ ONE = {"path": "a.py", "edits": [{"old_text": "x", "new_text": "y"}]}
         ),
     ],
 )
-def test_what_a_hook_changes_by_the_names_of_claude_code_is_changed(arguments, changed, made):
+def test_hook_can_change_arguments_by_claude_code_names(arguments, changed, made):
     assert own_arguments("edit", arguments, changed, ("a.py",), Path("/p")) == made
 
 

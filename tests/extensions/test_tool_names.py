@@ -7,7 +7,7 @@ from ouro.extensions import load_agents
 from ouro.extensions.tool_names import demand_tools
 
 
-def test_a_rule_that_names_no_tool_is_refused_with_what_was_meant():
+def test_rule_with_an_unknown_tool_is_refused_with_a_hint():
     demand_tools(("shell(git *)", "write(src/**)", "edit", "net(*.org)", "mcp(github.*)", "we*", "run"))
     demand_tools(("stamp(x)",), ["stamp"])
     hints = (
@@ -22,7 +22,7 @@ def test_a_rule_that_names_no_tool_is_refused_with_what_was_meant():
         assert hint in refused.value.hint
 
 
-def test_the_kinds_of_ouro_have_every_tool_that_they_name():
+def test_builtin_agents_name_only_existing_tools():
     kinds, problems = load_agents([])
     assert problems == ()
     assert {kind.name: kind.tools for kind in kinds}["plan"] == ("read", "glob", "grep", "shell", "memory_search")

@@ -62,7 +62,7 @@ def test_e4_each_file_is_listed_by_kind_and_each_program_with_its_command(projec
 
 
 @pytest.mark.parametrize(("text", "count"), [("{", 1), ("[1", 1), ('{"hooks": 3}', 0), ("[]", 0)])
-def test_a_broken_file_is_said_to_be_one(project, text, count):
+def test_broken_file_is_reported(project, text, count):
     (project / ".mcp.json").write_text(text)
     lines = [line for line in describe_files(project, acting_files(project)) if line.startswith(".mcp.json")]
     assert lines == (
@@ -70,20 +70,20 @@ def test_a_broken_file_is_said_to_be_one(project, text, count):
     )
 
 
-def test_e9_files_with_hidden_characters_are_named(project):
+def test_e9_files_with_invisible_characters_are_reported(project):
     (project / "AGENTS.md").write_text("\ufeffBe brief.\r\n")
     (project / "CLAUDE.md").write_text("Be brief.\U000e0041")
     found = [line for line in describe_files(project, acting_files(project)) if "invisible" in line]
     assert found == ["with invisible characters, which are left out: CLAUDE.md"]
 
 
-async def test_the_question_has_the_summary(project):
+async def test_trust_question_includes_the_summary(project):
     with pytest.raises(TrustNeeded) as raised:
         await opener(Options(project, ready_model=ScriptedModel([])))(OpenRequest())
     assert "commands: /git:commit, /ship" in raised.value.summary
 
 
-def test_e9_a_hook_in_front_matter_is_shown_also_where_invisible_characters_hide_its_key(tmp_path):
+def test_e9_front_matter_hook_with_invisible_characters_is_listed(tmp_path):
     project = tmp_path / "project"
     path = project / ".claude" / "commands" / "nice.md"
     path.parent.mkdir(parents=True)

@@ -45,7 +45,7 @@ FILES = {
 }  # fmt: skip
 
 
-def test_every_row_is_tried_here():
+def test_every_documented_row_is_tested():
     programs = {"hooks", "MCP servers", "MCP servers of all projects", "permission rules", "plugins"}
     assert {*FILES, *programs, "files"} == {*TABLE}
 
@@ -64,7 +64,7 @@ async def run_session(repository) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("name", [name for names in FILES.values() for name in names])
-async def test_a_file_in_that_place_is_used(repository, home, name):
+async def test_file_at_a_documented_place_is_used(repository, home, name):
     path = home / name.removeprefix("~/") if name.startswith("~") else repository / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
@@ -83,7 +83,7 @@ async def test_a_file_in_that_place_is_used(repository, home, name):
 
 
 @pytest.mark.parametrize("name", TABLE["hooks"][:3])
-async def test_a_hook_in_that_place_runs(repository, home, name):
+async def test_hook_at_a_documented_place_runs(repository, home, name):
     path = home / name.removeprefix("~/") if name.startswith("~") else repository / name
     hook = {"type": "command", "command": "echo Heron."}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ async def test_a_hook_in_that_place_runs(repository, home, name):
 
 
 @pytest.mark.parametrize("name", [*TABLE["MCP servers"], *TABLE["MCP servers of all projects"][1:]])
-async def test_a_server_in_that_place_is_used(repository, home, name, monkeypatch):
+async def test_mcp_server_at_a_documented_place_is_used(repository, home, name, monkeypatch):
     path = home / name.removeprefix("~/") if name.startswith("~") else repository / name
     path.parent.mkdir(parents=True, exist_ok=True)
     server = {"command": sys.executable, "args": ["-c", ""]}
@@ -109,7 +109,7 @@ async def test_a_server_in_that_place_is_used(repository, home, name, monkeypatc
     assert "The servers: heron." in (await run_session(repository))[1]
 
 
-async def test_a_plugin_is_used_after_it_was_added(repository, home, tmp_path):
+async def test_added_plugin_is_used(repository, home, tmp_path):
     (tmp_path / "tools" / "commands").mkdir(parents=True)
     (tmp_path / "tools" / "commands" / "heron.md").write_text(TEXT)
     (repository / "api.py").write_text("x = 1\n")

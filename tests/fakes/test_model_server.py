@@ -60,7 +60,7 @@ def test_the_anthropic_stream_has_its_events_in_order(model_server):
     }
 
 
-def test_a_whole_answer_is_one_object(model_server):
+def test_unstreamed_answer_is_one_object(model_server):
     model_server.script([Reply("Hi", calls=[Call("read", {"path": "a"})])] * 2)
     openai = ask(model_server, stream=False).json()["choices"][0]
     assert openai["message"]["content"] == "Hi"
@@ -86,7 +86,7 @@ def test_the_end_of_a_script_is_an_error(model_server):
 
 @pytest.mark.parametrize("fault", ["cut", "reset"])
 @pytest.mark.parametrize("after", [0, 1, None])
-def test_a_broken_stream_breaks(model_server, fault, after):
+def test_broken_stream_raises(model_server, fault, after):
     model_server.script([Reply("Hello there", fault=fault, after=after)])
     with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
         ask(model_server)
@@ -96,7 +96,7 @@ def test_a_broken_stream_breaks(model_server, fault, after):
     ("fault", "broken"),
     [("end", None), ("error", b'"error"'), ("bad_json", b'"h\n'), ("bad_utf8", b"\xff\xfe")],
 )
-def test_a_fault_comes_at_its_place(model_server, fault, broken):
+def test_fault_comes_at_its_configured_place(model_server, fault, broken):
     model_server.script([Reply("Hello there", fault=fault, after=1)])
     answer = ask(model_server).content
     assert b'"Hell"' in answer
@@ -115,7 +115,7 @@ def test_failures_are_sent_with_their_headers(model_server):
     assert (second.status_code, second.text) == (200, "<html>")
 
 
-def test_a_client_that_goes_away_is_noticed(model_server):
+def test_disconnected_client_is_noticed(model_server):
     model_server.script([Reply("Hello", fault="stall", after=1)])
     with httpx.stream(
         "POST", model_server.openai_url + "/chat/completions", json={"messages": [], "stream": True}

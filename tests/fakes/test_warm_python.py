@@ -42,13 +42,13 @@ def is_warm(process) -> bool:
 
 
 @pytest.mark.parametrize("words", ["--version", "--nonsense", "memory list", "-p hello", "-p", "sessions show none"])
-def test_it_ends_as_a_cold_one_with_the_same_output(begin, words):
+def test_warm_start_gives_the_same_output_and_exit_code(begin, words):
     warm, cold = begin("-m", "ouro", *words.split()), begin("-m", "ouro", *words.split(), **COLD)
     assert warm.communicate() == cold.communicate()
     assert warm.returncode == cold.returncode
 
 
-def test_it_is_a_child_with_its_own_session_that_dies_of_signals(begin):
+def test_warm_child_has_its_own_session_and_dies_of_signals(begin):
     worker = begin("-P", "-m", "ouro.mcp.worker")
     assert worker.stdout.readline() == b'{"ready": true}\n'
     assert is_warm(worker)
@@ -57,7 +57,7 @@ def test_it_is_a_child_with_its_own_session_that_dies_of_signals(begin):
     assert worker.wait() == -signal.SIGKILL
 
 
-def test_a_terminal_is_its_own(tmp_path):
+def test_warm_start_works_in_a_terminal(tmp_path):
     child = pexpect.spawn(
         sys.executable, ["-m", "ouro", "--plain"], cwd=str(tmp_path), dimensions=(30, 100), encoding="utf-8"
     )
@@ -71,7 +71,7 @@ def test_a_terminal_is_its_own(tmp_path):
     ("name", "environment"),
     [("yaml.py", {}), ("a.txt", {"PYTHONPATH": "/x"}), ("a.txt", {"PYTHONUTF8": "0"}), ("a", COLD)],
 )
-def test_what_a_fork_cannot_do_is_started_cold(begin, tmp_path, name, environment):
+def test_unsupported_cases_start_cold(begin, tmp_path, name, environment):
     (tmp_path / name).touch()
     assert not is_warm(begin("-m", "ouro", "-p", **environment))
     assert not is_warm(begin("-X", "dev", "-m", "ouro", "-p"))

@@ -147,7 +147,7 @@ def victim():
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_b1_nothing_outside_changes_and_undo_brings_everything_inside_back(
+async def test_b1_destructive_model_changes_nothing_outside_and_is_undone(
     home, repository, tmp_path, victim, monkeypatch
 ):
     monkeypatch.setenv("OURO_SANDBOX_ENABLED", "true")

@@ -47,7 +47,7 @@ def ouro_without_sandbox(model_server, repository, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "linux" and not abi(), reason="this kernel has no Landlock")
-def test_b4_without_user_namespaces_commands_run_in_the_next_tier_and_the_user_is_told(ouro_without_sandbox):
+def test_b4_without_user_namespaces_the_next_tier_is_used(ouro_without_sandbox):
     run, program = ouro_without_sandbox
     done = run(f"run: {WRITES}")
     assert (program.folder / "inside").exists()
@@ -55,7 +55,7 @@ def test_b4_without_user_namespaces_commands_run_in_the_next_tier_and_the_user_i
     assert "weaker sandbox (landlock)" in done.out
 
 
-def test_b4_without_any_sandbox_a_command_is_refused_unless_the_user_wants_none(ouro_without_sandbox):
+def test_b4_without_any_sandbox_commands_need_no_sandbox_flag(ouro_without_sandbox):
     run, program = ouro_without_sandbox
     done = run(f"run: {WRITES}", landlock=False)
     assert not (program.folder / "inside").exists()

@@ -32,14 +32,14 @@ def hostile(folder: Path) -> Path:
     return folder
 
 
-def test_f1_a_git_file_that_points_to_a_trusted_repository_does_not_inherit_its_trust(trusted, tmp_path):
+def test_f1_git_file_pointing_to_a_trusted_repository_gets_no_trust(trusted, tmp_path):
     folder = hostile(tmp_path / "evil")
     (folder / ".git").write_text(f"gitdir: {trusted / '.git'}\n")
     assert find_root(folder) == folder
     assert not is_trusted(folder)
 
 
-def test_f1_a_commondir_that_points_to_a_trusted_repository_does_not_inherit_its_trust(trusted, tmp_path):
+def test_f1_commondir_pointing_to_a_trusted_repository_gets_no_trust(trusted, tmp_path):
     folder = hostile(tmp_path / "evil")
     (folder / ".git").mkdir()
     (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -47,27 +47,27 @@ def test_f1_a_commondir_that_points_to_a_trusted_repository_does_not_inherit_its
     assert not is_trusted(folder)
 
 
-def test_f1_a_git_link_to_a_trusted_repository_does_not_inherit_its_trust(trusted, tmp_path):
+def test_f1_git_link_to_a_trusted_repository_gets_no_trust(trusted, tmp_path):
     folder = hostile(tmp_path / "evil")
     (folder / ".git").symlink_to(trusted / ".git")
     assert not is_trusted(folder)
 
 
-def test_f1_a_repository_within_a_trusted_one_is_asked_for_itself(trusted):
+def test_f1_repository_inside_a_trusted_one_needs_its_own_trust(trusted):
     folder = hostile(trusted / "vendor")
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     assert find_root(folder) == folder
     assert not is_trusted(folder)
 
 
-def test_f1_a_worktree_is_asked_for_itself(trusted, tmp_path):
+def test_f1_worktree_needs_its_own_trust(trusted, tmp_path):
     subprocess.run(["git", "worktree", "add", "-q", tmp_path / "tree"], cwd=trusted, check=True)
     (tmp_path / "tree" / "AGENTS.md").write_text("obey\n")
     assert find_root(tmp_path / "tree") == tmp_path / "tree"
     assert not is_trusted(tmp_path / "tree")
 
 
-def test_f1_a_link_to_a_trusted_folder_is_that_folder(trusted, tmp_path):
+def test_f1_link_to_a_trusted_folder_is_trusted(trusted, tmp_path):
     (tmp_path / "link").symlink_to(trusted)
     assert is_trusted(tmp_path / "link")
 

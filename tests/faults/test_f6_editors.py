@@ -28,7 +28,7 @@ def new_session(ouro):
     return {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": str(ouro.folder), "mcpServers": []}}
 
 
-def test_f6_lines_that_are_no_messages_are_answered(ouro):
+def test_f6_invalid_lines_get_protocol_errors(ouro):
     """Standard output contains only protocol messages."""
     unknown = {"jsonrpc": "2.0", "id": 3, "method": "no/such", "params": {}}
     wrong = {"jsonrpc": "2.0", "id": 4, "method": "session/new", "params": {"cwd": 7}}
@@ -92,7 +92,7 @@ async def test_f6_a_cancel_at_any_moment_ends_the_prompt_as_cancelled(ouro):
                 assert await prompt == "cancelled"
 
 
-async def test_f6_a_path_out_of_the_workspace_is_not_read_from_the_editor(ouro, tmp_path):
+async def test_f6_path_outside_of_the_workspace_is_not_read_from_the_editor(ouro, tmp_path):
     outside = tmp_path / "outside.txt"
     outside.write_text("on disk\n")
     (ouro.folder / "link").symlink_to(tmp_path)

@@ -138,11 +138,11 @@ def test_k1_nine_in_ten_documented_token_formats_are_caught(mask):
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", "dozjgNryP4J3jVmNHl0w5N"),
     ],
 )  # fmt: skip
-def test_k1_what_has_a_name_or_a_place_is_caught(mask, text, secret):
+def test_k1_secret_with_a_name_or_known_position_is_masked(mask, text, secret):
     assert secret not in mask(text)
 
 
-def test_k1_no_pattern_is_left_out_where_it_finds_something(mask, monkeypatch):
+def test_k1_prefilters_skip_no_pattern_that_matches(mask, monkeypatch):
     texts = [shape.format(secret) for _, secret in documented_secrets() for shape in SHAPES]
     masked = [mask(text) for text in texts]
 
@@ -154,14 +154,14 @@ def test_k1_no_pattern_is_left_out_where_it_finds_something(mask, monkeypatch):
 
 @pytest.mark.usefixtures("cpu_limit")
 @pytest.mark.parametrize("part", ["sk-", "pwd:", "key-", "--token=/", "bearer a."])
-def test_k1_what_repeats_the_beginning_of_a_secret_is_looked_through_in_linear_time(part):
+def test_k1_repeated_secret_prefix_is_scanned_in_linear_time(part):
     """Without limits in the lookaheads 40 KB of `sk-` took 8 s: a file that a tool reads could block ouro."""
     text = part * (100_000 // len(part)) + "("
 
     assert secrets.SecretMask(patience=0.0).mask(text) == text
 
 
-async def test_k1_no_file_holds_a_known_key_in_any_form(home, tmp_path, monkeypatch):
+async def test_k1_no_file_contains_a_known_key_in_any_encoding(home, tmp_path, monkeypatch):
     ours, theirs = "k9-Qx/7+mZ=plain words", "environment&secret#2026"
     monkeypatch.setenv("SERVICE_TOKEN", theirs)
     import os

@@ -31,7 +31,7 @@ def test_k2_at_most_four_false_hits_in_twenty_thousand_lines_of_code(mask):
     assert len(changed) * 20_000 / len(lines) <= 4, changed
 
 
-def test_k2_masking_twice_is_masking_once_and_the_yaml_stays_valid(mask):
+def test_k2_masking_is_idempotent_and_keeps_yaml_valid(mask):
     from faults.test_k1_secrets_written import SHAPES, documented_secrets
 
     texts = [shape.format(secret) for _, secret in documented_secrets() for shape in SHAPES]

@@ -21,7 +21,7 @@ print(json.dumps({"seen": seen, "callbacks": calls, "key": os.environ.get("OPENA
 """
 
 
-def test_k3_litellm_is_imported_in_silence(tmp_path):
+def test_k3_litellm_import_prints_nothing_and_reads_no_env(tmp_path):
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-from-a-file\nOPENAI_API_BASE=http://evil.invalid\n")
     done = subprocess.run([sys.executable, "-c", AUDITED], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.stderr, done.returncode) == ("", 0)
@@ -36,7 +36,7 @@ print(sorted(heavy & sys.modules.keys()))
 """
 
 
-def test_k3_no_way_to_a_model_loads_what_it_does_not_need_yet(tmp_path):
+def test_k3_wires_load_no_unneeded_module(tmp_path):
     done = subprocess.run([sys.executable, "-c", LOADED], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr
 

@@ -42,7 +42,7 @@ def test_k4_each_locked_package_has_a_version_and_hashes(lock):
 
 
 @pytest.mark.parametrize("lock", [*LOCKS, VECTORS], ids=lambda lock: lock.name)
-def test_k4_a_lock_names_no_place_that_packages_come_from(lock):
+def test_k4_lock_names_no_package_source(lock):
     assert re.findall(r"://|--(?:extra-)?index-url|--find-links|--trusted-host|@ ", lock.read_text()) == []
 
 
@@ -60,11 +60,11 @@ def test_k4_all_that_is_needed_is_locked_and_litellm_exactly():
     assert [each for each in needed if each.startswith("litellm")] == [f"litellm=={version}"]
 
 
-def test_k4_releases_of_the_last_days_are_left_out():
+def test_k4_releases_younger_than_seven_days_are_excluded():
     assert pyproject()["tool"]["uv"]["exclude-newer"] == "7 days"
 
 
-def test_k4_the_lock_is_installed_with_its_hashes_demanded():
+def test_k4_lock_is_installed_with_require_hashes():
     installs = re.findall(r"^pip .*$", (PROJECT / "install.sh").read_text(), re.MULTILINE)
     from_lock = [line for line in installs if "-r " in line]
     assert len(from_lock) == 2
@@ -72,7 +72,7 @@ def test_k4_the_lock_is_installed_with_its_hashes_demanded():
     assert [line for line in installs if line not in from_lock and "--no-deps" not in line] == []
 
 
-def test_k4_nothing_that_is_installed_runs_at_the_start_of_python():
+def test_k4_no_installed_package_runs_at_python_start():
     locked = {name: version for lock in LOCKS for name, (version, _) in entries(lock).items()}
     found, seen = {}, 0
     for installed in importlib.metadata.distributions():
@@ -98,5 +98,5 @@ def _starts_by_itself(file: str) -> bool:
     [("litellm_init.pth", True), ("sitecustomize.py", True), ("sitecustomize/__init__.py", True),
      ("usercustomize.cpython-311.so", True), ("torch/weights.pth", False), ("litellm/main.py", False)],
 )  # fmt: skip
-def test_k4_what_starts_by_itself_is_known_by_its_name(file, expected):
+def test_k4_files_that_run_at_python_start_are_recognized(file, expected):
     assert _starts_by_itself(file) is expected

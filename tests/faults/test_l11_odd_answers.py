@@ -115,7 +115,7 @@ def written_and_read(record) -> ReadRecord:
     ("parser", "events"), [(OpenAIChunks, OPENAI_EVENTS), (AnthropicChunks, ANTHROPIC_EVENTS)], ids=DIRECT
 )
 @pytest.mark.parametrize("spec", [PRICED, UNPRICED], ids=["priced", "unpriced"])
-def test_l11_whatever_a_server_streams_is_written_and_read_again(parser, events, spec):
+def test_l11_any_streamed_answer_round_trips_through_the_file(parser, events, spec):
     @settings(max_examples=60, deadline=None)
     @given(st.lists(events.filter(lambda event: isinstance(event, dict)), max_size=6))
     def check(streamed):
@@ -179,7 +179,7 @@ def shown_as_text(part):
 
 
 @pytest.mark.parametrize("kind", [*CHANGES.values(), *PARTS], ids=lambda kind: getattr(kind, "__name__", kind))
-def test_l11_a_record_of_every_kind_is_read_again(kind):
+def test_l11_every_record_type_round_trips(kind):
     @settings(max_examples=60, deadline=None)
     @given(messages(kind) if kind in PARTS else values(kind))
     def check(record):
@@ -223,7 +223,7 @@ def hello_response(kind: str, usage: object) -> Raw:
 
 
 @pytest.mark.parametrize("kind", DIRECT)
-async def test_l11_a_bad_usage_costs_the_usage_and_not_the_message(kind, model_server):
+async def test_l11_invalid_usage_is_dropped_and_the_message_kept(kind, model_server):
     wire = Wire(kind, model_server)
     wire.server.script([hello_response(kind, usage) for usage in BAD_USAGES[kind]])
     for _ in BAD_USAGES[kind]:
@@ -231,7 +231,7 @@ async def test_l11_a_bad_usage_costs_the_usage_and_not_the_message(kind, model_s
         assert (reply.text, reply.usage) == ("Hello.", None)
 
 
-async def test_l11_a_count_with_a_fraction_of_nothing_is_a_count(model_server):
+async def test_l11_whole_float_token_count_is_accepted(model_server):
     wire = Wire("openai", model_server)
     wire.server.script([hello_response("openai", {"prompt_tokens": 12.0, "completion_tokens": 3, "cost": -3})])
 
@@ -249,7 +249,7 @@ async def test_l11_content_as_a_list_of_parts_is_text(model_server):
 
 
 @pytest.mark.parametrize("kind", DIRECT)
-async def test_l11_a_byte_order_mark_does_not_cost_the_first_event(kind, model_server):
+async def test_l11_byte_order_mark_does_not_lose_the_first_event(kind, model_server):
     wire = Wire(kind, model_server)
     wire.server.script([Raw(200, b"\xef\xbb\xbf" + hello_response(kind, None).bytes, SSE)])
 
@@ -258,7 +258,7 @@ async def test_l11_a_byte_order_mark_does_not_cost_the_first_event(kind, model_s
 
 @pytest.mark.parametrize("kind", DIRECT)
 @pytest.mark.parametrize("after", [0, 1])
-async def test_l11_comments_and_pings_alone_do_not_hold_a_turn(kind, after, model_server):
+async def test_l11_comments_and_pings_alone_time_out(kind, after, model_server):
     wire = Wire(kind, model_server)
     wire.server.script([Reply(["I will ", "look."], fault="chatter", after=after)])
 
@@ -269,7 +269,7 @@ async def test_l11_comments_and_pings_alone_do_not_hold_a_turn(kind, after, mode
 
 
 @pytest.mark.parametrize("kind", DIRECT)
-async def test_l11_a_compressed_answer_is_read_a_piece_at_a_time(kind, model_server):
+async def test_l11_compressed_answer_is_decompressed_in_pieces(kind, model_server):
     wire = Wire(kind, model_server)
     compressed = {**SSE, "Content-Encoding": "gzip"}
     bomb = (b": " + b"x" * 1_000_000 + b"\n") * 100
@@ -294,7 +294,7 @@ async def test_l11_a_compressed_answer_is_read_a_piece_at_a_time(kind, model_ser
     assert type((await wire.failure())[0]) is ModelUnavailable
 
 
-async def test_l11_a_message_of_any_size_that_was_saved_is_read_again(home):
+async def test_l11_large_message_round_trips(home):
     record = MessageRecord(1, "", user("ä\n" * 1_000_000))
 
     assert written_and_read(record).record == record

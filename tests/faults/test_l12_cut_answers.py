@@ -22,7 +22,7 @@ REASONS = {
     ("kind", "finish", "incomplete"),
     [(kind, finish, why) for kind, reasons in REASONS.items() for finish, why in reasons.items()],
 )
-async def test_l12_an_answer_says_why_it_is_incomplete(kind, finish, incomplete, model_server):
+async def test_l12_incomplete_answer_states_the_reason(kind, finish, incomplete, model_server):
     wire = Wire(kind, model_server)
     wire.server.script([Reply("One, two, thr", finish=finish)])
 
@@ -39,7 +39,7 @@ async def play(session, answers):
 
 
 @pytest.mark.parametrize("reason", ["length", "filtered"])
-async def test_l12_the_turn_says_that_the_answer_was_cut_and_the_session_keeps_it(repository, reason):
+async def test_l12_cut_answer_is_reported_and_saved_as_incomplete(repository, reason):
     model = ScriptedModel([ScriptedReply("One, two, thr", reason=reason)])
     session = await open_session(Options(repository, ready_model=model), OpenRequest())
 
@@ -69,7 +69,7 @@ async def test_l12_an_answer_that_was_cut_is_continued_on_request(repository):
 
 
 @pytest.mark.parametrize("tools", [0, 1])
-async def test_l12_an_answer_that_a_filter_stopped_is_asked_for_again_without_it(repository, tools):
+async def test_l12_filtered_answer_is_retried_without_it(repository, tools):
     calls = [ScriptedReply("", [ToolCall("1", "glob", {"pattern": "*.py"})])] * tools
     model = ScriptedModel([*calls, ScriptedReply("One, two, thr", reason="filtered"), "One, two, three."])
     session = await open_session(Options(repository, ready_model=model), OpenRequest())
@@ -90,7 +90,7 @@ async def test_l12_an_answer_that_a_filter_stopped_is_asked_for_again_without_it
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-async def test_l12_errors_name_host_and_port_and_quote_no_library(kind, model_server):
+async def test_l12_errors_name_host_and_port_and_no_library_text(kind, model_server):
     wire = Wire(kind, model_server)
     address = wire.server.url.removeprefix("http://")
     wire.server.script([Raw(500, "broken"), Reply("Half", fault="cut", after=1), Reply("", fault="reset")])

@@ -27,7 +27,7 @@ async def test_l1_a_success_without_an_answer_is_an_error_that_can_be_retried(wi
     assert (isinstance(error, TransientModelError), text) == (True, "")
 
 
-async def test_l1_a_web_page_is_named_as_one_and_not_asked_for_again(model_server):
+async def test_l1_html_page_is_reported_and_not_retried(model_server):
     from fakes.wires import Wire
 
     for kind in ("openai", "anthropic"):
@@ -38,14 +38,14 @@ async def test_l1_a_web_page_is_named_as_one_and_not_asked_for_again(model_serve
         assert f"Is {model_server.url}" in error.hint
 
 
-async def test_l1_saying_nothing_is_an_error(wire):
+async def test_l1_empty_answer_is_an_error(wire):
     wire.server.script([Reply("", thinking="I think."), Reply(" \n ")])
     assert [type((await wire.failure())[0]) for _ in range(2)] == [EmptyAnswer, EmptyAnswer]
 
 
 @pytest.mark.parametrize("fault", ["cut", "reset", "end", "error", "bad_json", "bad_utf8"])
 @pytest.mark.parametrize("after", [1, None])
-async def test_l2_a_broken_stream_keeps_its_words_and_is_an_error(wire, fault, after):
+async def test_l2_broken_stream_keeps_its_text_and_is_an_error(wire, fault, after):
     if wire.kind == "litellm-anthropic" and fault == "bad_utf8":
         pytest.skip("litellm replaces what is no text")
     wire.server.script([Reply(["I will ", "look."], fault=fault, after=after)])
@@ -58,7 +58,7 @@ async def test_l2_a_broken_stream_keeps_its_words_and_is_an_error(wire, fault, a
 
 
 @pytest.mark.parametrize("fault", ["cut", "reset", "end", "error", "bad_json"])
-async def test_l2_no_call_of_a_broken_stream_is_kept(wire, fault):
+async def test_l2_calls_of_a_broken_stream_are_dropped(wire, fault):
     wire.server.script([Reply("", calls=[Call("shell", {"command": "rm -r build"})], fault=fault)])
     model = wire.model()
     from ouro.llm import ReplyBuilder
@@ -79,7 +79,7 @@ async def test_l2_silence_in_the_middle_is_a_cut(wire):
     assert wire.server.requests[0].gone.wait(10)
 
 
-async def test_l2_a_break_after_the_finish_reason_costs_nothing(model_server):
+async def test_l2_break_after_the_finish_reason_keeps_the_answer(model_server):
     """The answer is complete: only its usage is missing."""
     from fakes.wires import Wire
 

@@ -7,7 +7,7 @@ from ouro.messages import ToolReply, tool, user
 
 
 @pytest.mark.parametrize("text", ['{"path": "a', "not json", "[1]", '"a"', "null", '{"a": NaN}', "[" * 50_000, "1e999"])
-async def test_l3_arguments_that_are_no_object_are_told_as_they_came(wire, text):
+async def test_l3_non_object_arguments_are_kept_as_malformed(wire, text):
     if wire.kind == "litellm-anthropic" and text.startswith("[["):
         pytest.skip("slow there")
     wire.server.script([Reply("", calls=[Call("read", text), Call("read", {"path": "b"})])])
@@ -16,7 +16,7 @@ async def test_l3_arguments_that_are_no_object_are_told_as_they_came(wire, text)
 
 
 @pytest.mark.parametrize("ids", [("t1", "t1"), (None, None), ("t1", None), (" ", "\n")])
-async def test_l3_ids_are_made_unique(wire, ids):
+async def test_l3_call_ids_are_made_unique(wire, ids):
     wire.server.script([Reply("", calls=[Call("read", {"path": str(n)}, id=each) for n, each in enumerate(ids)])])
     reply = await wire.ask()
     assert [call.arguments for call in reply.tool_calls] == [{"path": "0"}, {"path": "1"}]
@@ -24,7 +24,7 @@ async def test_l3_ids_are_made_unique(wire, ids):
     assert all(call.id.strip() for call in reply.tool_calls)
 
 
-async def test_l3_a_call_without_a_name_is_still_a_call(wire):
+async def test_l3_call_without_a_name_is_kept(wire):
     wire.server.script([Reply("", calls=[Call(None, {"path": "a"})]), "ok"])
     reply = await wire.ask()
     (call,) = reply.tool_calls

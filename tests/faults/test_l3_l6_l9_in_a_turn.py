@@ -21,7 +21,7 @@ async def play(repository, *script):
     return seen, model
 
 
-async def test_l3_each_wrong_call_is_answered_and_the_turn_goes_on(repository):
+async def test_l3_each_invalid_call_gets_a_result_and_the_turn_continues(repository):
     wrong = (
         call("nothing_like_it"),
         ToolCall("", "read", {}, malformed='{"path": '),
@@ -42,7 +42,7 @@ async def test_l3_each_wrong_call_is_answered_and_the_turn_goes_on(repository):
     assert [reply.text for reply in replies if "inside ouro" in reply.text] == []
 
 
-async def test_l6_a_window_that_stays_too_small_is_a_clear_stop(repository):
+async def test_l6_window_that_stays_too_small_ends_the_turn(repository):
     script = [call("shell", command="seq 3000"), call("shell", command="seq 3001"), *[ContextTooLong("Too long.")] * 9]
     seen, model = await play(repository, *script)
     assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
@@ -52,7 +52,7 @@ async def test_l6_a_window_that_stays_too_small_is_a_clear_stop(repository):
     assert (len(sums), len(model.requests)) == (3, 7), "compacted once, in ever smaller parts; asked once more; stopped"
 
 
-async def test_l6_a_window_that_was_full_is_compacted_once_and_the_turn_goes_on(repository):
+async def test_l6_full_window_is_compacted_once_and_the_turn_continues(repository):
     summary = "## Goal\nLook."
 
     def answer(messages):
@@ -65,7 +65,7 @@ async def test_l6_a_window_that_was_full_is_compacted_once_and_the_turn_goes_on(
     assert model.requests[-1].messages[1].text == "do it"
 
 
-async def test_l9_the_same_call_again_and_again_is_said_and_then_stopped(repository):
+async def test_l9_repeated_call_is_warned_about_and_then_stopped(repository):
     seen, model = await play(repository, *[call("shell", command="true")] * 50)
     assert seen[-1].outcome == "limit"
     assert len(model.requests) < 10

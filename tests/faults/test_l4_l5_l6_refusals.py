@@ -21,7 +21,7 @@ TOO_LONG = [
 ]
 
 
-async def test_l4_a_wrong_key_names_its_source_and_is_not_shown(wire):
+async def test_l4_wrong_key_error_names_its_source_without_the_key(wire):
     wire.server.script([Raw(401, LEAK)] * 3)
     error, _ = await wire.failure()
     assert type(error) is AuthenticationFailed
@@ -40,7 +40,7 @@ async def test_l4_a_key_is_hidden_in_every_error(wire):
         assert KEY not in repr(error)
 
 
-async def test_l5_too_many_requests_tells_how_long_to_wait(wire):
+async def test_l5_rate_limit_error_has_the_wait_time(wire):
     wire.server.script(
         [failure(429, "slow down", retry_after=wait) for wait in (1, 3600)] + [failure(429, "slow down")]
     )
@@ -56,7 +56,7 @@ async def test_l5_too_many_requests_tells_how_long_to_wait(wire):
 @pytest.mark.parametrize(
     "answer", [failure(500, "oops"), Raw(502, "<html><title>Bad gateway</title></html>"), failure(529, "Overloaded")]
 )
-async def test_l5_a_server_in_trouble_is_unavailable_and_asked_once(wire, answer):
+async def test_l5_server_error_is_unavailable_and_sent_once(wire, answer):
     wire.server.script([answer] * 3)
     error, _ = await wire.failure()
     assert type(error) is ModelUnavailable, error
@@ -64,7 +64,7 @@ async def test_l5_a_server_in_trouble_is_unavailable_and_asked_once(wire, answer
     assert len(wire.server.requests) == 1
 
 
-async def test_l5_an_empty_account_is_not_a_matter_of_waiting(wire):
+async def test_l5_exhausted_quota_is_not_a_rate_limit(wire):
     wire.server.script(
         [failure(429, "You exceeded your current quota", code="insufficient_quota", kind="insufficient_quota")]
     )
@@ -79,6 +79,6 @@ async def test_l5_an_unknown_model_is_refused(wire):
 
 
 @pytest.mark.parametrize("answer", TOO_LONG, ids=range(len(TOO_LONG)))
-async def test_l6_a_context_that_is_too_long_is_known_from_each_provider(wire, answer):
+async def test_l6_too_long_context_is_recognized_for_each_provider(wire, answer):
     wire.server.script([answer])
     assert type((await wire.failure())[0]) is ContextTooLong

@@ -13,20 +13,20 @@ from ouro.llm import Timeouts
 from ouro.messages import user
 
 
-async def test_l7_a_server_that_says_nothing_is_given_up(wire):
+async def test_l7_silent_server_times_out(wire):
     wire.server.script([Reply("never", delay=60)])
     error, _ = await wire.failure(timeouts=Timeouts(first=0.3))
     assert type(error) is ModelUnavailable
     assert "silent" in str(error) or "imed out" in str(error)
 
 
-async def test_l7_a_stream_that_opens_and_says_nothing_is_given_up(wire):
+async def test_l7_stream_that_opens_without_data_times_out(wire):
     wire.server.script([Reply("never", fault="stall", after=0)])
     error, _ = await wire.failure(timeouts=Timeouts(first=0.3, idle=0.3))
     assert isinstance(error, TransientModelError)
 
 
-async def test_l7_a_stream_that_stops_in_the_middle_is_given_up(wire):
+async def test_l7_stream_that_stops_midway_times_out(wire):
     wire.server.script([Reply("one two three four five six", fault="stall", after=1)])
     async with asyncio.timeout(10):
         error, _ = await wire.failure(timeouts=Timeouts(first=30, idle=0.3))
@@ -41,7 +41,7 @@ async def test_l7_a_server_that_is_not_there_is_unavailable(wire):
     assert type(error) is ModelUnavailable
 
 
-async def test_l8_nothing_is_sent_on_to_another_server(wire):
+async def test_l8_redirects_to_another_server_are_not_followed(wire):
     with ModelServer(["stolen"] * 5) as other:
         wire.server.script(
             [Raw(307, "", {"Location": f"{other.url}{path}"}) for path in ("/v1/chat/completions", "/v1/messages")]

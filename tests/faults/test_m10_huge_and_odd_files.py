@@ -35,7 +35,7 @@ def store(tmp_path) -> GitMemoryStore:
         ),
     ],
 )
-def test_m10_what_is_no_text_or_too_long_is_skipped_with_its_reason(store, data, reason):
+def test_m10_binary_or_overlong_file_is_skipped_with_its_reason(store, data, reason):
     (store.folder / "facts.md").write_bytes(data)
 
     loaded = store.load_all()
@@ -54,7 +54,7 @@ def test_m10_a_file_of_a_hundred_megabytes_is_not_read(store):
     ]
 
 
-def test_m10_a_file_that_grows_while_it_is_read_is_cut_off(store, monkeypatch):
+def test_m10_file_growing_while_it_is_read_is_refused(store, monkeypatch):
     path, grown = store.folder / "facts.md", os.read
 
     def read(descriptor: int, size: int) -> bytes:
@@ -69,7 +69,7 @@ def test_m10_a_file_that_grows_while_it_is_read_is_cut_off(store, monkeypatch):
         store.read("facts.md")
 
 
-def test_m10_the_core_has_a_size_in_sum(store):
+def test_m10_total_core_size_is_limited(store):
     for name in ("decisions", "preferences", "facts"):
         (store.folder / f"{name}.md").write_text("x" * 200_000)
 
@@ -79,7 +79,7 @@ def test_m10_the_core_has_a_size_in_sum(store):
     assert loaded.skipped == (SkippedFile("facts.md", "200,000 characters: too long to load"),)
 
 
-def test_m10_ten_thousand_notes_are_named_and_none_is_read(store):
+def test_m10_ten_thousand_notes_are_listed_without_reading_them(store):
     for number in range(10_000):
         (store.folder / f"mem_{number:05}.md").write_text("note\n")
 
@@ -96,7 +96,7 @@ def test_m10_ten_thousand_notes_are_named_and_none_is_read(store):
         "a" * 251 + ".md", os.fsdecode(b"mem_\xff.md"),
     ],
 )  # fmt: skip
-def test_m10_odd_names_are_skipped_and_said(store, name):
+def test_m10_odd_names_are_skipped_and_reported(store, name):
     (store.folder / name).write_text("x\n")
 
     loaded = store.load_all()
@@ -111,7 +111,7 @@ def test_m10_odd_names_are_skipped_and_said(store, name):
     ("first", "second"),
     [("mem_A.md", "mem_a.md"), ("Facts.md", "facts.md"), ("mem_\uff41.md", "mem_a.md"), ("mem_\u00df.md", "mem_ss.md")],
 )
-def test_m10_names_that_are_one_on_some_disks_are_told_apart(store, first, second):
+def test_m10_names_equal_on_some_disks_are_reported(store, first, second):
     if not _both(store.folder, first, second):
         pytest.skip("this disk takes the two for one")
     one, other = sorted((first, second), key=lambda name: (not re.fullmatch("[a-z0-9_]+[.]md", name), name))
@@ -139,13 +139,13 @@ def test_m10_a_text_keeps_its_bytes_through_history(store):
     assert store.load_all().core["facts"] == data.decode("utf-8-sig").replace("\r\n", "\n")
 
 
-def test_m10_a_name_that_only_some_disks_tell_apart_hides_no_core_file(store):
+def test_m10_case_variant_of_a_core_file_does_not_hide_it(store):
     (store.folder / "Preferences.md").write_text("- spaces\n")
 
     assert store.load_all().core == {"preferences": "- tabs\n"}
 
 
-def test_m10_a_file_that_is_taken_away_while_all_are_listed_takes_no_other_along(store, monkeypatch):
+def test_m10_file_removed_during_listing_does_not_affect_the_others(store, monkeypatch):
     store.save_and_commit({"mem_12345678.md": "a note\n"}, "Learn")
     found = os.listdir
 
@@ -160,7 +160,7 @@ def test_m10_a_file_that_is_taken_away_while_all_are_listed_takes_no_other_along
     assert store.load_all().core == {"preferences": "- tabs\n"}
 
 
-def test_m10_lines_that_repeat_without_end_are_compared_at_once():
+def test_m10_many_repeated_lines_are_diffed_fast():
     some, others = ["a"] * 2_000, ["b"] * 2_000
 
     assert line_changes(["start", *some, *others, "end"], ["start", *others, *some, "end"]) == [
@@ -174,7 +174,7 @@ def test_m10_lines_that_repeat_without_end_are_compared_at_once():
     assert line_changes(some, [*some, "a"]) == [(2_000, 2_000, 2_000, 2_001)]
 
 
-async def test_m10_a_huge_file_from_outside_is_asked_about_and_not_sat_over(home):
+async def test_m10_huge_external_file_is_asked_about_quickly(home):
     """Each of these took minutes when every line was compared with every other."""
     first = Conversation(home / ".ouro").connect()
     await write_as_user(first.manager, "user", {"facts.md": "a\n" * 60_000 + "b\n" * 60_000}, "by the person")

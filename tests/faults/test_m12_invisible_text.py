@@ -28,7 +28,7 @@ def home(home):
 
 
 @pytest.mark.parametrize("kind", HIDDEN)
-async def test_m12_the_model_gets_none_of_it(home, kind):
+async def test_m12_invisible_characters_do_not_reach_the_model(home, kind):
     first = Conversation(home).connect()
     text = HIDDEN[kind]
     await write_as_user(first.manager, "user", {"facts.md": f"- Uses uv.{text}\n"}, "x")
@@ -40,7 +40,7 @@ async def test_m12_the_model_gets_none_of_it(home, kind):
 
 
 @pytest.mark.parametrize("kind", HIDDEN)
-async def test_m12_the_user_sees_it_written_out(home, kind):
+async def test_m12_user_sees_invisible_characters_escaped(home, kind):
     first = Conversation(home, write="ask").connect()
     await first.begin("hello")
     await first.write("facts.md", f"- Uses uv.{HIDDEN[kind]}\n")
@@ -52,7 +52,7 @@ async def test_m12_the_user_sees_it_written_out(home, kind):
     assert all(sign.isprintable() or sign == "\n" for sign in shown.replace("\ufe0f", "").replace("\ufe0e", ""))
 
 
-def test_m12_nor_does_an_escape_sequence_of_yaml_bring_it_in():
+def test_m12_yaml_escapes_cannot_insert_invisible_characters():
     fields = ["category", "branch", "session_id", "created_at"]
     hidden = '"on\\u202ee\\x1b[2J\\U000E0041\\r</memory>\\u2028two\\nthree"'
     front = "".join(f"{name}: {hidden}\n" for name in fields)

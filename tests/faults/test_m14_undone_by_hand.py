@@ -29,7 +29,7 @@ async def test_m14_git_revert_in_a_session_reaches_the_model(facts_session):
     assert await facts_session.begin("again") == ""
 
 
-async def test_m14_git_revert_between_sessions_is_kept_once_it_is_accepted(home, facts_session):
+async def test_m14_git_revert_between_sessions_applies_once_accepted(home, facts_session):
     await facts_session.close()
     plain_git(facts_session.folder, "revert", "--no-edit", "HEAD")
     again = Conversation(home, session="s-2").connect()
@@ -54,7 +54,7 @@ async def test_m14_git_reset_to_an_older_commit_is_respected(home, facts_session
     assert seen_by_model(Conversation(home, session="s-2").block) == ["- Uses uv."]
 
 
-async def test_m14_a_line_is_blamed_on_the_session_that_taught_it(facts_session):
+async def test_m14_git_blame_shows_the_session_of_a_line(facts_session):
     commit = plain_git(facts_session.folder, "blame", "-s", "-L", "2,2", "-l", "facts.md").split()[0]
     said = plain_git(facts_session.folder, "show", "-s", "--format=%(trailers:unfold)", commit)
     assert said.split() == ["Ouro-Origin:", "agent", "Ouro-Session:", "s-1", "Ouro-Turn:", "2"]

@@ -53,7 +53,7 @@ def store(tmp_path) -> GitMemoryStore:
     return GitMemoryStore(tmp_path / "memory", "repo", tmp_path / "history.git" / "app.git")
 
 
-def test_m5_four_processes_that_write_lines_of_one_file_lose_none(store):
+def test_m5_four_processes_writing_one_file_lose_no_line(store):
     write_at_once(store, "lines")
 
     assert set(store.read("facts.md").splitlines(keepends=True)) == all_facts()
@@ -63,7 +63,7 @@ def test_m5_four_processes_that_write_lines_of_one_file_lose_none(store):
     assert git(store, "status", "--porcelain") == ""
 
 
-def test_m5_four_processes_with_notes_of_their_own_lose_none(store):
+def test_m5_four_processes_writing_notes_lose_none(store):
     write_at_once(store, "notes")
 
     committed = {git(store, "show", f"HEAD:{name}") for name in store.load_all().notes}
@@ -97,7 +97,7 @@ def test_m5_plain_git_commits_in_between_are_kept(store):
     assert git(store, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_m5_what_another_has_committed_already_is_no_error(store):
+def test_m5_change_already_committed_by_another_is_no_error(store):
     commit = store.save_and_commit({"facts.md": "- one\n"}, "Learn")
 
     assert store.save_and_commit({"facts.md": "- one\n"}, "Learn it again") == commit

@@ -116,7 +116,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("spoil", GOOD.values(), ids=GOOD)
-def test_m6_in_these_states_the_commit_is_made_on_top_of_the_last_one(store, spoil):
+def test_m6_commit_is_made_on_top_of_the_last_in_these_states(store, spoil):
     parent = store.get_current_head()
     spoil(store)
 
@@ -144,7 +144,7 @@ def test_m6_in_these_states_plain_git_commits_too(store, spoil):
     assert plain(store, "status", "--porcelain") == ""
 
 
-def test_m6_variables_of_another_git_change_nothing(store, tmp_path, monkeypatch):
+def test_m6_git_environment_variables_have_no_effect(store, tmp_path, monkeypatch):
     other = tmp_path / "other"
     subprocess.run(["git", "init", "-q", other], check=True)
     for name, value in {
@@ -160,7 +160,7 @@ def test_m6_variables_of_another_git_change_nothing(store, tmp_path, monkeypatch
     assert not any((other / ".git" / "refs" / "heads").iterdir())
 
 
-def test_m6_settings_of_the_user_that_git_cannot_read_change_nothing(store, home):
+def test_m6_unreadable_user_git_config_has_no_effect(store, home):
     (home / ".gitconfig").write_text("[core\nthis is no setting")
 
     commit = store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
@@ -246,7 +246,7 @@ def history_files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("spoil", LOUD.values(), ids=LOUD)
-def test_m6_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is_said(store, spoil):
+def test_m6_text_and_history_are_kept_and_the_reason_reported(store, spoil):
     spoil(store)
     before = history_files(store.repository.git_dir)
 
@@ -271,7 +271,7 @@ def test_m6_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is
         (held_lock, "the branch is held by another git.", "what changed is committed next time"),
     ],
 )
-def test_m6_the_reason_names_what_is_wrong_and_what_to_do(store, spoil, reason, hint):
+def test_m6_reason_names_the_problem_and_the_remedy(store, spoil, reason, hint):
     spoil(store)
     store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
 
@@ -281,7 +281,7 @@ def test_m6_the_reason_names_what_is_wrong_and_what_to_do(store, spoil, reason, 
 
 
 @pytest.mark.parametrize("spoil", [detached, merging, rebasing, held_lock, empty_head])
-def test_m6_when_the_state_is_mended_what_was_kept_is_committed(store, spoil):
+def test_m6_kept_text_is_committed_once_the_state_is_repaired(store, spoil):
     git_dir = store.repository.git_dir
     saved = {name: (git_dir / name).read_bytes() for name in ("HEAD", "refs/heads/main")}
     spoil(store)
@@ -297,7 +297,7 @@ def test_m6_when_the_state_is_mended_what_was_kept_is_committed(store, spoil):
     assert (store.obstacle, len(store.log()), store.accepted) == ("", 3, commit)
 
 
-def test_m6_an_empty_object_of_the_new_content_is_written_anew(store):
+def test_m6_empty_object_of_new_content_is_rewritten(store):
     """A power cut has left an empty object; git would use it."""
     text = "- three\n"
     name = subprocess.run(
@@ -313,7 +313,7 @@ def test_m6_an_empty_object_of_the_new_content_is_written_anew(store):
     assert plain(store, "fsck", "--strict") == ""
 
 
-def test_m6_without_git_the_text_is_kept_and_said_and_committed_when_git_is_there(store, monkeypatch, tmp_path):
+def test_m6_without_git_text_is_kept_and_committed_later(store, monkeypatch, tmp_path):
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
         assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three") == ""
@@ -337,7 +337,7 @@ def test_m6_a_first_write_without_git_is_kept_too(home, monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_m6_a_history_of_another_owner_is_read_and_written_where_that_is_possible(store):
+def test_m6_history_of_another_owner_is_used_where_possible(store):
     for path in [store.repository.git_dir, *store.repository.git_dir.rglob("*")]:
         os.chown(path, 12345, 12345)
 
@@ -345,7 +345,7 @@ def test_m6_a_history_of_another_owner_is_read_and_written_where_that_is_possibl
     assert len(store.log()) == 3
 
 
-def test_m6_a_folder_that_was_no_repository_gets_its_history_and_is_not_trusted_before_it_is_accepted(home):
+def test_m6_existing_folder_gets_a_history_and_needs_approval(home):
     folder = home / "memory"
     folder.mkdir()
     (folder / "facts.md").write_text("- found here\n")
@@ -360,7 +360,7 @@ def test_m6_a_folder_that_was_no_repository_gets_its_history_and_is_not_trusted_
 
 
 @pytest.mark.parametrize("second", [-86_400.0, -1.0, 1e18])
-def test_m6_a_wrong_clock_makes_no_commit_that_git_cannot_read(store, monkeypatch, second):
+def test_m6_wrong_clock_makes_no_unreadable_commit(store, monkeypatch, second):
     monkeypatch.setattr(history.time, "time", lambda: second)
 
     assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
@@ -379,7 +379,7 @@ def test_m6_a_wrong_clock_makes_no_commit_that_git_cannot_read(store, monkeypatc
         ("author a\x1fb <b> 1 +0000\ncommitter a\x1fb <b> 1 +0000", "odd\x1ein\x1fits\x1ewords"),
     ],
 )
-def test_m6_a_commit_with_an_odd_head_is_one_line_of_a_history_that_is_read(store, head, message):
+def test_m6_commit_with_an_odd_header_is_readable_in_the_log(store, head, message):
     lines = [f"tree {plain(store, 'rev-parse', 'HEAD^{tree}')}", f"parent {plain(store, 'rev-parse', 'HEAD')}", head]
     text = "\n".join([*filter(None, lines), "", f"{message}\n"])
     made = ["git", "-C", store.folder, "hash-object", "-t", "commit", "-w", "--stdin", "--literally"]
@@ -393,7 +393,7 @@ def test_m6_a_commit_with_an_odd_head_is_one_line_of_a_history_that_is_read(stor
     assert store.read("facts.md") == "- one\n- two\n"
 
 
-def test_m6_a_git_that_hangs_costs_one_timeout_and_is_tried_again_later(store, monkeypatch, tmp_path):
+def test_m6_hanging_git_costs_one_timeout_and_is_retried_later(store, monkeypatch, tmp_path):
     (tmp_path / "git").write_text(f"#!/bin/sh\necho x >> {tmp_path}/calls\nexec sleep 60\n")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setattr(process, "_TIMEOUT", 0.2)
@@ -415,7 +415,7 @@ def test_m6_a_git_that_hangs_costs_one_timeout_and_is_tried_again_later(store, m
     assert (store.obstacle, unapproved(store)) == ("", ())
 
 
-def test_m6_what_git_left_on_a_full_disk_is_removed_by_the_next_commit(store):
+def test_m6_temporary_files_of_git_are_removed_by_the_next_commit(store):
     objects = store.repository.git_dir / "objects"
     left = [objects / name for name in ("pack/tmp_pack_a1B2c3", "pack/tmp_idx_a1B2c3", "17/tmp_obj_a1B2c3")]
     written_now = objects / "pack" / "tmp_pack_d4E5f6"
@@ -432,7 +432,7 @@ def test_m6_what_git_left_on_a_full_disk_is_removed_by_the_next_commit(store):
 
 
 @pytest.mark.parametrize("left", ["", "\0" * 106, "\n\n", "4b825dc6\n"])
-def test_m6_a_record_of_approval_that_a_crash_has_spoiled_costs_the_last_change_at_most(store, left):
+def test_m6_damaged_approval_record_loses_at_most_the_last_change(store, left):
     (store.repository.own_dir / "accepted").write_text(left)
 
     assert [(edit.before, edit.after) for edit in unapproved(store)] == [("- one\n", "- one\n- two\n")]
@@ -440,7 +440,7 @@ def test_m6_a_record_of_approval_that_a_crash_has_spoiled_costs_the_last_change_
     assert unapproved(store) == ()
 
 
-def test_m6_what_is_approved_is_on_disk_before_the_file_is_written(store, monkeypatch):
+def test_m6_approval_is_on_disk_before_the_file_is_written(store, monkeypatch):
     order = []
     sync, write = os.fsync, store._files.write
     monkeypatch.setattr(

@@ -212,7 +212,7 @@ def test_m7_no_program_runs_while_ouro_works(ground, trap):
     assert (ground.store.folder / "mem_1.md").exists()
 
 
-def test_m7_settings_of_the_user_run_nothing_either(ground, home, tmp_path):
+def test_m7_git_settings_of_the_user_run_no_program(ground, home, tmp_path):
     ground.hook(tmp_path / "h")
     (home / ".gitconfig").write_text(
         f"[core]\n\tfsmonitor = {ground.program}\n\thooksPath = {tmp_path / 'h'}\n\tpager = {ground.program}\n"
@@ -245,7 +245,7 @@ def plant(ground: Ground, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["a directory", "a file that names another", "a link"])
-def test_m7_a_git_in_the_place_of_the_history_is_not_obeyed_and_the_history_is_not_replaced(ground, kind):
+def test_m7_planted_git_folder_is_not_used_and_history_is_kept(ground, kind):
     ground.git_dir.rename(ground.mark.parent / "saved")
     evil = plant(ground, kind)
     before = {path: path.read_bytes() for path in evil.rglob("*") if path.is_file()}
@@ -268,7 +268,7 @@ def outside(store: GitMemoryStore) -> tuple[FileEdit, ...]:
 
 
 @pytest.mark.parametrize("kind", ["a directory", "a file that names another", "a link"])
-def test_m7_a_git_that_was_there_first_runs_nothing_and_approves_nothing(ground, home, tmp_path, kind):
+def test_m7_existing_git_folder_runs_and_approves_nothing(ground, home, tmp_path, kind):
     store = GitMemoryStore(tmp_path / "sent" / ".ouro" / "memory", "repo", home / ".ouro" / "history.git" / "sent.git")
     sent = Ground(store, ground.program, ground.mark)
     evil = plant(sent, kind)
@@ -308,7 +308,7 @@ def test_m7_a_forged_tree_of_the_accepted_commit_approves_nothing(ground, monkey
     assert [(edit.name, edit.after) for edit in unapproved(again)] == [("facts.md", evil)]
 
 
-def test_m7_a_forged_content_is_not_shown_as_the_old_one(ground):
+def test_m7_forged_blob_is_not_shown_as_the_old_text(ground):
     blob = ground.store.repository.tree(ground.store.get_current_head())["facts.md"]
     path = ground.git_dir / "objects" / blob[:2] / blob[2:]
     path.chmod(0o600)
@@ -319,7 +319,7 @@ def test_m7_a_forged_content_is_not_shown_as_the_old_one(ground):
         unapproved(GitMemoryStore(ground.store.folder, "user", ground.store.repository.state_dir))
 
 
-def test_m7_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_path):
+def test_m7_history_of_another_folder_cannot_be_claimed(home, ground, tmp_path):
     """A project that came with `.ouro/memory/.git` claims the history of the user's memory."""
     from ouro.memory.long_term.store import repo_store
 
@@ -336,7 +336,7 @@ def test_m7_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_
 
 
 @pytest.mark.parametrize("how", ["worktree", "submodule"])
-def test_m7_a_folder_does_not_become_a_worktree_of_another_repository_by_saying_so(home, tmp_path, how):
+def test_m7_folder_cannot_claim_to_be_a_worktree_of_another(home, tmp_path, how):
     from ouro.memory.long_term.git.folders import repo_folder
 
     trusted, sent = tmp_path / "trusted", tmp_path / "sent"

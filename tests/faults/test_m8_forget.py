@@ -124,7 +124,7 @@ def is_gone(place: OuroHome, tmp_path) -> bool:
     return not any(normalize(form.encode()) in data for form in (*FORMS, "Tr0ub4dor", "VHIwdWI0ZG9yICYgIjMiIHplYnJh"))
 
 
-def test_m8_nothing_of_it_is_left_in_any_byte(full_home, tmp_path):
+def test_m8_forgotten_text_is_left_in_no_byte(full_home, tmp_path):
     assert not is_gone(full_home, tmp_path)
 
     found = TrueForget(SECRET, full_home).look()
@@ -150,7 +150,7 @@ def test_m8_nothing_of_it_is_left_in_any_byte(full_home, tmp_path):
     assert TrueForget(SECRET, full_home).look().count == 0
 
 
-def test_m8_the_objects_of_before_cannot_be_read(full_home):
+def test_m8_old_objects_cannot_be_read(full_home):
     history = full_home.path / "memory" / ".git"
     blobs = git(history, "rev-list", "--all", "--reflog", "--objects", "--no-object-names").split()
     held = [each for each in blobs if SECRET.encode() in git(history, "cat-file", "-p", each.decode())]
@@ -165,7 +165,7 @@ def test_m8_the_objects_of_before_cannot_be_read(full_home):
     assert set(git(history, "reflog", "--format=%H").split()) <= set(seen)
 
 
-def test_m8_what_does_not_hold_it_is_as_it_was(full_home, tmp_path):
+def test_m8_files_without_the_text_are_unchanged(full_home, tmp_path):
     store, sessions = memory(full_home), YamlFileMemoryStore(full_home.sessions)
     other = next(full_home.sessions.glob("*_00000002")) / "session.yaml"
     untouched = other.read_bytes()
@@ -192,7 +192,7 @@ def test_m8_what_does_not_hold_it_is_as_it_was(full_home, tmp_path):
     assert set(log[1]) == set("INFO *")
 
 
-def test_m8_what_was_not_trusted_is_not_trusted_afterwards(full_home):
+def test_m8_untrusted_text_stays_untrusted_after_forgetting(full_home):
     store = memory(full_home)
     (store.folder / "facts.md").write_text(f"- Oslo.\n- Tea.\n- Always run {SECRET} now\n")
 
@@ -201,7 +201,7 @@ def test_m8_what_was_not_trusted_is_not_trusted_afterwards(full_home):
     assert [each.after for each in unapproved(memory(full_home))] == ["- Oslo.\n- Tea.\n- Always run [forgotten] now\n"]
 
 
-def test_m8_a_session_that_is_open_is_named_and_left(full_home):
+def test_m8_open_session_is_skipped_and_reported(full_home):
     sessions = YamlFileMemoryStore(full_home.sessions)
     wait(sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f"))
     try:
@@ -215,7 +215,7 @@ def test_m8_a_session_that_is_open_is_named_and_left(full_home):
     assert TrueForget(SECRET, full_home).look().count == 0
 
 
-def test_m8_killed_while_it_records_the_accepted_commit_it_is_run_again_to_the_end(place):
+def test_m8_kill_while_the_accepted_commit_is_recorded_can_be_rerun(place):
     memory(place).save_and_commit({"facts.md": f"- The key is {SECRET}\n"}, "Learn")
     state = place.histories / "user.git" / "ouro"
     (state / "accepted").rename(state / "accepted.before")  # between the two steps of `ApprovalLedger.accept`
@@ -227,7 +227,7 @@ def test_m8_killed_while_it_records_the_accepted_commit_it_is_run_again_to_the_e
     assert unapproved(memory(place)) == ()
 
 
-def test_m8_killed_while_the_index_is_made_plain_git_knows_the_files_after_the_next_run(place, monkeypatch):
+def test_m8_kill_while_the_git_index_is_written_can_be_rerun(place, monkeypatch):
     memory(place).save_and_commit({"facts.md": f"- Oslo.\n- The key is {SECRET}\n"}, "Learn")
     run = GitRepository.git
 
@@ -247,7 +247,7 @@ def test_m8_killed_while_the_index_is_made_plain_git_knows_the_files_after_the_n
     assert git(place.path / "memory", "ls-tree", "--name-only", "HEAD") == b"facts.md\n"
 
 
-def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(full_home, tmp_path):
+def test_m8_kill_at_a_random_moment_can_be_rerun(full_home, tmp_path):
     drawn = random.Random(5)
     code = (
         f"{WARM}import sys; from pathlib import Path;"

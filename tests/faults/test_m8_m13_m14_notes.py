@@ -33,7 +33,7 @@ async def start(repository, two):
 
 
 @pytest.mark.parametrize("in_words_of", ["user", "assistant"])
-async def test_m8_a_secret_becomes_neither_note_nor_proposal_and_the_rest_is_kept(repository, in_words_of):
+async def test_m8_secret_becomes_neither_note_nor_proposal(repository, in_words_of):
     secret = add(f"The token of the api is {TOKEN}.", by=in_words_of)
     two = Two([secret, add(TESTS, "patterns")])
     session = await two.open(repository)
@@ -56,7 +56,7 @@ def opened():
     "at",
     ["ouro.memory.long_term.git.repository.GitRepository.commit", "ouro.memory.long_term.store.GitMemoryStore._settle"],
 )
-def test_m13_killed_between_write_and_commit_it_is_ours_at_the_next_start(home, monkeypatch, at):
+def test_m13_note_killed_before_its_commit_is_trusted_at_next_start(home, monkeypatch, at):
     note = Note(id="mem_00000001", text=TESTS, scope="user", category="user-facts")
 
     def die(*_arguments, **_options):
@@ -78,7 +78,7 @@ def test_m13_killed_between_write_and_commit_it_is_ours_at_the_next_start(home, 
 
 
 @pytest.mark.parametrize("writes", [0, 1])
-def test_m13_killed_while_a_note_moves_to_the_archive_it_is_not_lost(home, monkeypatch, writes):
+def test_m13_note_killed_while_being_archived_is_not_lost(home, monkeypatch, writes):
     book = Notebook({"user": opened().store})
     book.add(Note(id="mem_00000001", text=TESTS, scope="user", category="user-facts"), "capture")
     write, left = MemoryFiles.write, [True] * writes
@@ -97,7 +97,7 @@ def test_m13_killed_while_a_note_moves_to_the_archive_it_is_not_lost(home, monke
     assert Notebook({"user": opened().store}).find("mem_00000001").note.text == TESTS
 
 
-def test_m3_a_note_that_was_put_there_while_ouro_was_closed_is_not_trusted(home):
+def test_m3_note_added_while_ouro_was_closed_is_not_trusted(home):
     scope = opened()
     Notebook({"user": scope.store}).add(
         Note(id="mem_00000000", text="Before.", scope="user", category="user-facts"), "capture"
@@ -119,7 +119,7 @@ def forget_that_it_was_captured():
 
 
 @pytest.mark.parametrize("way", ["removed", "reverted", "undone"])
-async def test_m14_what_the_user_took_out_is_not_captured_from_the_same_turns_again(repository, way):
+async def test_m14_note_removed_by_the_user_is_not_captured_again(repository, way):
     folder = repository / ".ouro" / "memory"
     two = Two([add(TESTS, "patterns")], always=None)
     session = await two.open(repository)
@@ -149,7 +149,7 @@ async def test_m14_what_the_user_took_out_is_not_captured_from_the_same_turns_ag
     await session.close()
 
 
-async def test_three_sessions_that_capture_at_once_lose_nothing(repository, home):
+async def test_three_sessions_capturing_at_once_lose_nothing(repository, home):
     (home / ".ouro").mkdir(exist_ok=True)
     (home / ".ouro" / "config.yaml").write_text("memory: {cadence_turns: 1}\n")
     said = ["the tests are in test_api.py", "the worker is in worker.py", "the api is in api.py"]

@@ -44,7 +44,7 @@ def every_byte(store: GitMemoryStore) -> bytes:
 
 @pytest.mark.parametrize("secret", [OWN, SHAPED])
 @pytest.mark.parametrize("place", ["text", "name", "subject", "trailer", "note"])
-def test_m8_what_holds_a_secret_is_not_written(store, secret, place):
+def test_m8_change_with_a_secret_is_not_written(store, secret, place):
     before = store.get_current_head()
     changes = {
         "text": {"facts.md": f"- one\n- the id is {secret}\n", "preferences.md": "- tabs\n"},
@@ -62,7 +62,7 @@ def test_m8_what_holds_a_secret_is_not_written(store, secret, place):
     assert secret.encode() not in every_byte(store)
 
 
-def test_m8_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
+def test_m8_file_with_a_secret_is_not_committed_and_is_reported(store):
     (store.folder / "preferences.md").write_text(f"- log in with {SHAPED}\n")
     (store.folder / "mem_1.md").write_text("fine\n")
 
@@ -75,7 +75,7 @@ def test_m8_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
     assert SHAPED.encode() not in subprocess.run(objects, capture_output=True, check=True).stdout
 
 
-def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, tmp_path):
+def test_m8_file_tool_refuses_a_secret_in_memory_only(store, mask, tmp_path):
     folder = GuardedMemory(store.folder, store.repository.state_dir)
     workspace = Workspace(tmp_path, memory=[folder])
     seen = FilesSeen(workspace, mask.kind_of_secret)
@@ -95,6 +95,6 @@ def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, 
 
 
 @pytest.mark.parametrize("edit", [FileEdit("facts.md", None, f"- {OWN}\n"), FileEdit(f"{SHAPED}.md", None, "- one\n")])
-def test_m8_a_secret_that_a_turn_left_in_a_file_is_refused_though_its_call_was_approved(tmp_path, mask, edit):
+def test_m8_secret_in_a_memory_file_is_refused_despite_approved_call(tmp_path, mask, edit):
     provenance = Provenance([user("remember it")])
     assert decide(edit, provenance, mask.kind_of_secret, is_approved=True).state == "refused"

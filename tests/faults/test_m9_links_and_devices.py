@@ -87,7 +87,7 @@ ODD = {
 
 @pytest.mark.parametrize("name", ["facts.md", "mem_1.md", "archive/mem_1.md"])
 @pytest.mark.parametrize("make", ODD, ids=[each.__name__ for each in ODD])
-def test_m9_what_is_no_plain_file_is_skipped_with_its_reason_and_stays_in_the_history(store, make, name):
+def test_m9_special_file_is_skipped_and_stays_in_the_history(store, make, name):
     head, path = store.get_current_head(), store.folder / name
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -105,7 +105,7 @@ def test_m9_what_is_no_plain_file_is_skipped_with_its_reason_and_stays_in_the_hi
 
 
 @pytest.mark.parametrize("make", ODD, ids=[each.__name__ for each in ODD])
-def test_m9_nothing_is_written_through_it(store, make, tmp_path):
+def test_m9_nothing_is_written_through_a_special_file(store, make, tmp_path):
     path = store.folder / "facts.md"
     path.unlink()
     make(path)
@@ -149,7 +149,7 @@ def test_m9_a_folder_of_another_user_is_not_read(store):
 @pytest.mark.parametrize(
     "name", ["../outside.md", "/etc/hosts.md", "archive/../../outside.md", "sub/x.md", ".hidden.md", "x.txt", "a\nb.md"]
 )
-def test_m9_no_name_leads_out_of_the_folder(store, tmp_path, name):
+def test_m9_no_name_leaves_the_folder(store, tmp_path, name):
     with pytest.raises(FileRefused):
         store.read(name)
     with pytest.raises(FileRefused):
@@ -157,7 +157,7 @@ def test_m9_no_name_leads_out_of_the_folder(store, tmp_path, name):
     assert (tmp_path / "outside.md").read_text() == SECRET
 
 
-def test_m9_a_file_that_is_swapped_for_a_link_while_it_is_read_is_never_followed(tmp_path):
+def test_m9_file_swapped_for_a_link_while_read_is_not_followed(tmp_path):
     """Between the check and the opening: a thread swaps them as fast as it can."""
     files, target = MemoryFiles(tmp_path / "memory"), tmp_path / "outside.md"
     files.write("facts.md", b"- one\n")

@@ -60,7 +60,7 @@ ALL = [f"title {number}" for number in range(5)]
     ],
     ids=["missing", "empty", "cut", "NULs", "newer", "hostile", "wrong type", "a folder", "a symlink", "a FIFO"],
 )
-def test_s11_a_spoilt_index_is_made_again(root, spoil):
+def test_s11_damaged_session_index_is_rebuilt(root, spoil):
     assert titles(root) == ALL
     good = (root / ".index.yaml").read_text()
     spoil(root / ".index.yaml")
@@ -69,7 +69,7 @@ def test_s11_a_spoilt_index_is_made_again(root, spoil):
     assert (root / ".index.yaml").is_dir() or (root / ".index.yaml").read_text() == good
 
 
-def test_s11_a_stale_index_is_seen_through(root):
+def test_s11_stale_session_index_is_corrected(root):
     assert titles(root) == ALL
     add_session(root, 7)
     shutil.rmtree(root / f"2026-11-21_{session_id(0)[:8]}")
@@ -92,11 +92,11 @@ def test_s11_a_folder_that_cannot_be_written_is_still_listed(root, monkeypatch):
     assert not (root / ".index.yaml").exists()
 
 
-def test_s11_no_sessions_folder_is_no_sessions(tmp_path):
+def test_s11_missing_sessions_folder_lists_nothing(tmp_path):
     assert wait(YamlFileMemoryStore(tmp_path / "nowhere").list_sessions()) == []
 
 
-def test_s11_what_is_not_a_session_is_passed_over(root):
+def test_s11_other_files_are_ignored(root):
     (root / "notes.txt").write_text("mine")
     (root / "empty folder").mkdir()
 
@@ -125,7 +125,7 @@ def long_session(root):
     return path
 
 
-def test_s12_a_session_of_900_mb_opens_by_its_end(root, long_session):
+def test_s12_session_of_900_mb_opens_from_its_end(root, long_session):
     loaded = wait(YamlFileMemoryStore(root).load_session(session_id(9)))
 
     assert [record.message for record in loaded.records] == [user("the end")]
@@ -141,7 +141,7 @@ def test_s12_a_session_of_900_mb_is_listed_by_its_start_and_its_end(root, long_s
     assert (found.title, found.messages, found.size) == ("title 9", 70001, long_session.stat().st_size)
 
 
-def test_s12_what_is_new_in_a_long_session_is_all_that_is_read(root, monkeypatch):
+def test_s12_only_new_records_of_a_long_session_are_read(root, monkeypatch):
     monkeypatch.setattr(session_survey, "_ALWAYS_WHOLE", 100)
     assert titles(root) == ALL
     store = YamlFileMemoryStore(root)
@@ -163,7 +163,7 @@ def test_s12_what_is_new_in_a_long_session_is_all_that_is_read(root, monkeypatch
 @pytest.mark.parametrize(
     "make", [Path.touch, os.mkfifo, lambda path: path.symlink_to(path)], ids=["file", "FIFO", "loop"]
 )
-def test_s11_what_is_no_folder_in_the_place_of_all_sessions_is_said(tmp_path, make):
+def test_s11_sessions_folder_that_is_no_folder_is_reported(tmp_path, make):
     make(tmp_path / "sessions")
 
     with pytest.raises(SessionError, match=r"The sessions in .*/sessions cannot be read: "):

@@ -92,19 +92,19 @@ def without_a_table(path) -> None:
         "a stray WAL",
     ],
 )
-def test_s11_a_spoilt_index_is_made_again_or_passed_by(path, root, spoil):
+def test_s11_damaged_search_index_is_rebuilt_or_bypassed(path, root, spoil):
     spoil(path)
     assert look(path, root) == {session_id(1), session_id(2)}
 
 
-def test_s11_what_is_set_aside_is_kept_once(path, root):
+def test_s11_set_aside_index_is_kept_once(path, root):
     for _ in range(2):
         path.write_bytes(b"no database" * 1_000)
         look(path, root)
     assert sorted(each.name for each in path.parent.iterdir() if "aside" in each.name) == ["index.db.aside"]
 
 
-def test_s11_an_index_that_lost_a_table_says_so_and_a_rebuild_mends_it(path, root):
+def test_s11_missing_table_is_reported_and_fixed_by_a_rebuild(path, root):
     without_a_table(path)
     index = Index(path)
     with pytest.raises(SearchUnavailable):
@@ -133,7 +133,7 @@ def test_s11_a_page_that_is_damaged_in_use_sets_the_index_aside(path, root):
     index.close()
 
 
-def test_s11_a_locked_index_is_said_and_works_again(path, root, monkeypatch):
+def test_s11_locked_index_is_reported_and_recovers(path, root, monkeypatch):
     monkeypatch.setattr(index_module, "WAIT_SECONDS", 0.05)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -152,7 +152,7 @@ def test_s11_a_locked_index_is_said_and_works_again(path, root, monkeypatch):
 
 
 @WITHOUT_RIGHTS
-def test_s11_a_cache_that_cannot_be_written_is_done_without(path, root):
+def test_s11_unwritable_cache_is_not_needed(path, root):
     for file in path.parent.iterdir():
         file.unlink()
     path.parent.chmod(0o500)
@@ -200,7 +200,7 @@ def notes_of(memory) -> list[tuple[str, str]]:
         index.close()
 
 
-def test_m10_files_that_are_hostile_are_passed_over(memory):
+def test_m10_hostile_files_are_skipped(memory):
     (memory / "facts.md").write_bytes(b"- tea \x00\xff\xfe\n")
     with (memory / "preferences.md").open("wb") as file:
         file.truncate(100 << 20)
@@ -212,12 +212,12 @@ def test_m10_files_that_are_hostile_are_passed_over(memory):
     assert notes_of(memory) == [("facts.md:1", "- tea \ufffd\ufffd"), ("mem_00000002", "body")]
 
 
-def test_m10_ten_thousand_facts_are_followed(memory):
+def test_m10_ten_thousand_facts_are_indexed(memory):
     (memory / "facts.md").write_text("".join(f"- fact {number}\n" for number in range(10_000)))
     assert len(notes_of(memory)) == 10_000
 
 
-def test_m14_what_is_reverted_or_removed_by_hand_is_forgotten(memory):
+def test_m14_manually_reverted_or_removed_text_leaves_the_index(memory):
     note, facts = memory / "mem_3f6c1e00.md", memory / "facts.md"
     note.write_text(NOTE.format(id="3f6c1e00", text="Use the heron."))
     facts.write_text("- one\n- two\n")
@@ -242,7 +242,7 @@ def test_m14_a_file_that_is_restored_with_its_old_time_is_seen(memory):
 
 
 @pytest.mark.parametrize("number", ["99999999999999999999999", "-1", "9223372036854775808"])
-def test_m10_a_note_with_a_number_that_no_index_holds_hides_no_other(memory, number):
+def test_m10_note_with_an_out_of_range_number_hides_no_other(memory, number):
     (memory / "mem_3f6c1e00.md").write_text(f"---\nturn: {number}\nversion: {number}\n---\nUse the heron.\n")
     (memory / "mem_3f6c1e01.md").write_text(NOTE.format(id="3f6c1e01", text="Use the crane."))
     assert notes_of(memory) == [("mem_3f6c1e00", "Use the heron."), ("mem_3f6c1e01", "Use the crane.")]
@@ -260,7 +260,7 @@ def test_m10_a_project_whose_name_is_no_text_hides_no_other(memory, home):
     index.close()
 
 
-def test_m10_a_file_that_no_index_holds_hides_no_other(memory, monkeypatch):
+def test_m10_file_that_cannot_be_indexed_hides_no_other(memory, monkeypatch):
     for number in range(2):
         (memory / f"mem_3f6c1e0{number}.md").write_text(NOTE.format(id=f"3f6c1e0{number}", text=f"Note {number}."))
 

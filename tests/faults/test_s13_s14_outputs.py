@@ -29,7 +29,7 @@ async def opened(repository, store=None, **options):
     return await open_session(Options(repository, ready_model=ScriptedModel([]), **options), OpenRequest(), store)
 
 
-async def test_s13_an_output_before_anything_was_said_is_the_user_s_alone(repository, home, umask_0):
+async def test_s13_output_before_the_first_message_is_private(repository, home, umask_0):
     session = await opened(repository)
     assert [event async for event in session.run_shell("seq 100000", share=False)]
     [kept] = (home / ".ouro" / "sessions").glob("*/outputs/*")
@@ -39,9 +39,7 @@ async def test_s13_an_output_before_anything_was_said_is_the_user_s_alone(reposi
     await session.close()
 
 
-async def test_s14_outputs_of_a_session_that_is_not_kept_are_hidden_and_go_with_it(
-    repository, tmp_path, monkeypatch, umask_0
-):
+async def test_s14_outputs_of_an_ephemeral_session_are_private_and_removed(repository, tmp_path, monkeypatch, umask_0):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     session = await opened(repository, DictMemoryStore(), ephemeral=True)

@@ -40,7 +40,7 @@ def modes(top) -> set[tuple[str, int]]:
     }
 
 
-def test_s13_everything_is_the_user_s_alone_whatever_the_umask(root, request):
+def test_s13_session_files_are_private_whatever_the_umask(root, request):
     before = os.umask(0)
     request.addfinalizer(lambda: os.umask(before))
     store = YamlFileMemoryStore(root)
@@ -53,7 +53,7 @@ def test_s13_everything_is_the_user_s_alone_whatever_the_umask(root, request):
     assert modes(root.parent) == {("folder", 0o700), ("file", 0o600)}
 
 
-def test_s13_modes_that_someone_loosened_are_set_right_again(root, folder):
+def test_s13_loosened_permissions_are_corrected(root, folder):
     (folder / "session.yaml").chmod(0o666)
     root.chmod(0o777)
     store = YamlFileMemoryStore(root)
@@ -65,7 +65,7 @@ def test_s13_modes_that_someone_loosened_are_set_right_again(root, folder):
 
 
 @pytest.mark.parametrize("planted", ["symlink", "FIFO", "folder"])
-def test_s13_a_planted_thing_at_the_file_s_place_is_left_alone(root, folder, planted, tmp_path):
+def test_s13_special_file_instead_of_the_session_is_left_alone(root, folder, planted, tmp_path):
     (tmp_path / "victim").write_text("mine")
     store = YamlFileMemoryStore(root)
     wait(store.load_session(HEADER.id))
@@ -94,7 +94,7 @@ def test_s13_a_session_file_that_is_a_link_is_not_opened(root, folder, tmp_path)
         wait(YamlFileMemoryStore(root).load_session(HEADER.id))
 
 
-def test_s13_a_planted_symlink_at_the_folder_s_place_is_left_alone(root, folder, tmp_path):
+def test_s13_linked_session_folder_is_refused(root, folder, tmp_path):
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
 
@@ -102,7 +102,7 @@ def test_s13_a_planted_symlink_at_the_folder_s_place_is_left_alone(root, folder,
         wait(YamlFileMemoryStore(root).load_session(HEADER.id))
 
 
-def test_s13_what_belongs_to_another_user_is_refused(root, folder, monkeypatch):
+def test_s13_files_of_another_user_are_refused(root, folder, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 4242)
 
     with pytest.raises(SessionError, match="belongs to another user"):
@@ -110,7 +110,7 @@ def test_s13_what_belongs_to_another_user_is_refused(root, folder, monkeypatch):
     assert YamlFileMemoryStore(root).obstacle() == f"{root} belongs to another user"
 
 
-def test_s13_a_folder_of_another_user_is_refused_though_the_file_in_it_is_one_s_own(folder, monkeypatch):
+def test_s13_folder_of_another_user_is_refused_with_an_own_file(folder, monkeypatch):
     fstat = os.fstat
 
     def of_another(descriptor):
@@ -122,7 +122,7 @@ def test_s13_a_folder_of_another_user_is_refused_though_the_file_in_it_is_one_s_
         read_file(folder)
 
 
-def test_s13_whatever_is_made_is_the_user_s_alone(root, folder):
+def test_s13_every_created_file_is_private(root, folder):
     before = os.umask(0)
     try:
         store = YamlFileMemoryStore(root)
@@ -141,7 +141,7 @@ def test_s13_whatever_is_made_is_the_user_s_alone(root, folder):
     assert len(modes) > 12
 
 
-def test_s13_what_lies_in_outputs_and_is_no_file_of_ours_is_not_copied(root, folder, tmp_path):
+def test_s13_foreign_files_in_outputs_are_not_copied(root, folder, tmp_path):
     (tmp_path / "secret").write_text("secret")
     (folder / "outputs" / "link.txt").symlink_to(tmp_path / "secret")
     os.mkfifo(folder / "outputs" / "pipe.txt")
@@ -156,7 +156,7 @@ def test_s13_what_lies_in_outputs_and_is_no_file_of_ours_is_not_copied(root, fol
     )
 
 
-def test_s13_a_picture_s_name_cannot_lead_elsewhere(root, folder):
+def test_s13_picture_name_cannot_leave_the_folder(root, folder):
     (folder.parent / "secret.png").write_bytes(b"secret")
     path = folder / "session.yaml"
     name = next((folder / "outputs").iterdir()).name
@@ -167,7 +167,7 @@ def test_s13_a_picture_s_name_cannot_lead_elsewhere(root, folder):
     assert loaded.records[0].message.parts_of(Image) == ()
 
 
-async def test_s14_where_nothing_can_be_saved_the_session_still_goes_on(home):
+async def test_s14_session_continues_if_nothing_can_be_saved(home):
     (home / ".ouro").mkdir(mode=0o700)
     (home / ".ouro" / "sessions").write_text("in the way")
     memory = MemoryManager.start(YamlFileMemoryStore(home / ".ouro" / "sessions"), project="/p", model="m")
@@ -201,7 +201,7 @@ async def test_s14_an_ephemeral_session_leaves_nothing(home):
     assert list(home.glob(".ouro*")) == []
 
 
-def test_s14_a_home_of_nobody_is_said(monkeypatch):
+def test_s14_home_of_an_unknown_user_is_reported(monkeypatch):
     monkeypatch.setenv("OURO_HOME", "~nobody-of-that-name/.ouro")
 
     with pytest.raises(ConfigError, match="no home folder for ~nobody-of-that-name"):
@@ -254,7 +254,7 @@ def test_s15_two_sessions_of_the_same_second_have_folders_of_their_own(root):
 @pytest.mark.parametrize(
     "name", ["../../x", "..", "/etc", "x" * 300, "", "2026-11-21_ffffffff", "a\x00b", "a/b", ".index.yaml"]
 )
-def test_s16_an_id_that_is_none_is_refused_and_leads_nowhere(root, folder, name):
+def test_s16_invalid_id_is_refused(root, folder, name):
     store = YamlFileMemoryStore(root)
     (root.parent / "x").mkdir()
     for ask in (store.load_session, store.get_session_stats, store.delete_session, store.repair_session):
@@ -265,7 +265,7 @@ def test_s16_an_id_that_is_none_is_refused_and_leads_nowhere(root, folder, name)
     assert (root.parent / "x").exists()
 
 
-def test_s16_projects_whose_paths_look_alike_are_kept_apart(root):
+def test_s16_similar_project_paths_are_kept_apart(root):
     store = YamlFileMemoryStore(root)
     paths = ["/home/me/my-app", "/home/me/my_app", "/home/me/my/app", "/home/me/my-app/"]
     for number, path in enumerate(paths):

@@ -62,7 +62,7 @@ class TestOrder:
         assert created == ["write session.yaml", "fsync session.yaml", f"fsync {folder}", "fsync sessions"]
         assert calls == ["write session.yaml", "fsync session.yaml"]
 
-    def test_s17_a_long_output_is_flushed_before_the_record_that_names_it(self, home, calls):
+    def test_s17_long_output_is_flushed_before_its_record(self, home, calls):
         store = YamlFileMemoryStore(home / ".ouro" / "sessions")
         wait(store.create_session(HEADER))
         calls.clear()
@@ -78,7 +78,7 @@ class TestOrder:
             "fsync session.yaml",
         ]
 
-    def test_s17_a_session_made_whole_is_flushed_before_it_has_its_name(self, home, calls, monkeypatch):
+    def test_s17_whole_session_is_flushed_before_the_rename(self, home, calls, monkeypatch):
         rename = Path.rename
         monkeypatch.setattr(
             Path, "rename", lambda path, target: calls.append(f"rename to {target.name}") or rename(path, target)
@@ -105,7 +105,7 @@ class TestOrder:
             "fsync .trash",
         ]
 
-    def test_s17_a_tail_is_kept_on_disk_before_it_is_cut_off(self, home, calls, monkeypatch):
+    def test_s17_torn_tail_is_saved_before_it_is_cut_off(self, home, calls, monkeypatch):
         store = YamlFileMemoryStore(home / ".ouro" / "sessions")
         wait(store.create_session(HEADER))
         folder = home / ".ouro" / "sessions" / "2026-11-21_0d9f3c52"
@@ -119,14 +119,14 @@ class TestOrder:
         kept = ["write session-1.torn", "fsync session-1.torn", f"fsync {folder.name}"]
         assert calls == [*kept, "cut off", "fsync session.yaml", "write session.yaml", "fsync session.yaml"]
 
-    def test_s17_a_whole_file_is_flushed_before_it_takes_the_other_s_place(self, tmp_path, calls):
+    def test_s17_replacement_file_is_flushed_before_the_rename(self, tmp_path, calls):
         (tmp_path / ".index.yaml").write_text("old")
         rewrite_file(tmp_path, ".index.yaml", b"new")
 
         assert calls == ["write a new file", "fsync a new file", "rename .index.yaml", f"fsync {tmp_path.name}"]
 
 
-def test_s17_a_crash_between_any_two_steps_of_setting_a_tail_aside_loses_nothing(home, monkeypatch):
+def test_s17_crash_while_setting_a_tail_aside_loses_nothing(home, monkeypatch):
     root = home / ".ouro" / "sessions"
     store = YamlFileMemoryStore(root)
     wait(store.create_session(HEADER))
@@ -157,7 +157,7 @@ def test_s17_a_crash_between_any_two_steps_of_setting_a_tail_aside_loses_nothing
     assert [each.read_bytes() for each in sorted(path.parent.glob("*.torn"))] == [b"---\nhalf"] * 2
 
 
-def test_s17_a_crash_before_the_header_was_written_leaves_nothing_in_the_way(home):
+def test_s17_crash_before_the_header_does_not_block_the_session(home):
     root = home / ".ouro" / "sessions"
     (root / "2026-11-21_0d9f3c52").mkdir(parents=True)
     store = YamlFileMemoryStore(root)
@@ -169,7 +169,7 @@ def test_s17_a_crash_before_the_header_was_written_leaves_nothing_in_the_way(hom
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of descriptors are read from /proc")
-def test_s17_a_file_that_takes_the_place_of_another_is_on_disk_before_it_does(tmp_path, calls):
+def test_s17_private_file_is_flushed_before_the_rename(tmp_path, calls):
     from ouro.utils.files import write_private
 
     write_private(tmp_path / "config.yaml", "mode: ask\n")

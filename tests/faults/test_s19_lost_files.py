@@ -54,7 +54,7 @@ async def texts(store, session_id):
 
 @pytest.mark.parametrize("resumed", [False, True], ids=["new", "resumed"])
 @pytest.mark.parametrize("harm", [deleted, folder_removed, emptied, cut, replaced, rewritten])
-async def test_s19_a_session_file_that_is_lost_while_open_is_written_again(home, harm, resumed):
+async def test_s19_session_file_lost_while_open_is_rewritten(home, harm, resumed):
     store, notices = YamlFileMemoryStore(), []
     memory = await talk(store, on_notice=notices.append)
     if resumed:
@@ -77,7 +77,7 @@ async def test_s19_a_session_file_that_is_lost_while_open_is_written_again(home,
     assert all(str(each) in notices[0] for each in path.parent.glob("session-*.found"))
 
 
-async def test_s19_what_another_program_appends_stays_and_is_no_loss(home):
+async def test_s19_text_appended_by_another_program_is_kept(home):
     store, notices = YamlFileMemoryStore(), []
     memory = await talk(store, 2, on_notice=notices.append)
     (path,) = (home / ".ouro" / "sessions").glob("2*/session.yaml")
@@ -91,7 +91,7 @@ async def test_s19_what_another_program_appends_stays_and_is_no_loss(home):
     assert await texts(store, memory.session_id) == ["question 1", "answer 2", "added by hand", "question 3"]
 
 
-async def test_s19_title_pins_and_mode_are_written_again_too(home):
+async def test_s19_title_pins_and_mode_are_rewritten_too(home):
     store = YamlFileMemoryStore()
     memory = await talk(store, 2)
     memory.set_title("A good name")

@@ -62,7 +62,7 @@ def test_the_session_has_every_kind_of_record(folder, data):
     assert tail == b""
 
 
-async def test_s1_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_there_and_no_other(data, tmp_path):
+async def test_s1_session_cut_at_any_byte_keeps_exactly_its_whole_records(data, tmp_path):
     whole, _ = split(data)
     ends = [block.offset + block.size for block in whole]
     path = tmp_path / "session.yaml"
@@ -85,7 +85,7 @@ async def test_s1_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_ther
     os.close(descriptor)
 
 
-def test_s1_what_another_program_writes_behind_a_cut_record_is_read_and_the_cut_one_is_not_trusted(data):
+def test_s1_record_after_a_cut_one_is_read_and_the_cut_one_skipped(data):
     whole, _ = split(data)
     ends = [block.offset + block.size for block in whole]
     for cut in range(ends[0], len(data)):

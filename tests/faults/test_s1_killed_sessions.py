@@ -5,7 +5,7 @@ from fakes.killed_sessions import kill_sessions
 
 
 @pytest.mark.slow
-def test_s1_a_session_that_is_killed_at_any_moment_opens_and_has_all_that_it_told(tmp_path):
+def test_s1_session_killed_at_any_moment_keeps_acknowledged_records(tmp_path):
     found = kill_sessions(tmp_path, 8, kills_each=4)
 
     assert (found.kills, found.lost, found.unopened) == (8, [], [])

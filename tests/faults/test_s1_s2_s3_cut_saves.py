@@ -153,7 +153,7 @@ def test_s2_a_full_disk_at_any_byte_of_a_save(template, tmp_path, saved):
 
 
 @pytest.mark.parametrize("on_limit", [signal.SIG_DFL, signal.SIG_IGN], ids=["killed", "disk full"])
-def test_s1_s2_a_save_with_a_long_output_beside_the_file_is_cut_anywhere(template, on_limit):
+def test_s1_s2_save_with_a_long_output_interrupted_anywhere(template, on_limit):
     long = record(3, tool(ToolReply("c", "read", "a line of output\n" * 2000)))
     path, original = session_file(template), session_file(template).read_bytes()
     for limit in (0, 1, 100, 4096, 16385, 33000, 33999):
@@ -182,7 +182,7 @@ COPY = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11
     ],
     ids=["fork", "import"],
 )
-def test_s1_s2_a_session_that_is_made_whole_is_there_or_is_not(template, tmp_path, make, on_limit, step):
+def test_s1_s2_session_created_as_a_whole_exists_completely_or_not(template, tmp_path, make, on_limit, step):
     whole = tmp_path / "whole"
     shutil.copytree(template, whole)
     make(YamlFileMemoryStore(whole))

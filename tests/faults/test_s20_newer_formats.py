@@ -46,7 +46,7 @@ def forget(root):
 
 @pytest.mark.parametrize("written", ["format: 2", "format: '2.1'", "format: next", "format: 9, kind: {a: b}"])
 @pytest.mark.parametrize("action", [rename, repair, fork, forget])
-def test_s20_what_a_newer_ouro_wrote_is_left_as_it_is_and_said(root, written, action):
+def test_s20_newer_format_is_left_unchanged_and_reported(root, written, action):
     (path,) = root.glob("2*/session.yaml")
     newer = path.read_text().replace("format: 1", written) + "---\nhologram: {text: secret words}\n...\n---\nhalf"
     path.write_text(newer)

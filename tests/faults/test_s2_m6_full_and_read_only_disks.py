@@ -21,7 +21,7 @@ def run(home: Path, script: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_s2_on_a_full_disk_a_memory_is_refused_with_the_path_and_nothing_is_left(tmp_path):
+def test_s2_full_disk_refuses_memory_with_the_path_and_leaves_nothing(tmp_path):
     said = run(
         tmp_path,
         "mount -t tmpfs -o size=3m none $HOME && cd $HOME && $O memory remember user I like tea >/dev/null\n"

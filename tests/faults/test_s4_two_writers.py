@@ -53,7 +53,7 @@ def python(code: str, *arguments: str) -> subprocess.Popen:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_s4_the_second_process_is_told_who_has_it_and_since_when_until_that_one_dies(root):
+def test_s4_second_process_sees_the_owner_until_that_one_dies(root):
     with python(HOLD, str(root), HEADER.id) as holder:
         assert holder.stdout.readline() == "held\n"
 
@@ -68,7 +68,7 @@ def test_s4_the_second_process_is_told_who_has_it_and_since_when_until_that_one_
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd"])
-def test_s4_if_several_write_anyway_nothing_is_lost_and_nothing_interleaved(root, names):
+def test_s4_concurrent_writers_lose_and_interleave_nothing(root, names):
     folder = str(next(root.glob("2*")))
     writers = [python(APPEND, folder, name) for name in names]
     assert [writer.communicate() and writer.returncode for writer in writers] == [0] * len(names)
@@ -86,7 +86,7 @@ def test_s4_if_several_write_anyway_nothing_is_lost_and_nothing_interleaved(root
     assert wait(YamlFileMemoryStore(root).load_session(HEADER.id, read_only=True)).records == loaded.records
 
 
-def test_s4_a_session_open_elsewhere_can_be_looked_at_and_copied(root):
+def test_s4_session_open_elsewhere_can_be_read_and_copied(root):
     with python(HOLD, str(root), HEADER.id) as holder:
         assert holder.stdout.readline() == "held\n"
         store = YamlFileMemoryStore(root)
@@ -114,7 +114,7 @@ REBUILD = """
 """
 
 
-def test_s4_several_may_make_the_index_again_at_once(root):
+def test_s4_concurrent_index_rebuilds_work(root):
     makers = [python(REBUILD, str(root)) for _ in range(3)]
 
     assert [maker.communicate() and maker.returncode for maker in makers] == [0, 0, 0]
@@ -143,7 +143,7 @@ def test_s4_the_lock_file_of_a_dead_process_does_not_lock(root):
     SessionLock(folder).close()
 
 
-def test_s4_a_child_of_a_killed_process_holds_the_lock_only_until_it_runs_its_program(root):
+def test_s4_child_of_a_killed_process_holds_the_lock_only_until_exec(root):
     folder = next(root.glob("2*"))
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -158,7 +158,7 @@ def test_s4_a_child_of_a_killed_process_holds_the_lock_only_until_it_runs_its_pr
     assert child.wait() == 0
 
 
-def test_s4_a_released_session_can_be_opened_while_a_child_is_being_started(root):
+def test_s4_released_session_can_be_opened_during_a_fork(root):
     """Between fork and exec a process has a copy of every descriptor."""
     lock = SessionLock(root)
     copy = os.dup(lock._descriptor)

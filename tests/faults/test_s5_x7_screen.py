@@ -16,7 +16,7 @@ def until_gone(pid, seconds):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_s5_a_signal_at_rest_restores_the_terminal_and_says_so_by_its_code(start, number, code):
+def test_s5_signal_when_idle_restores_the_terminal_and_sets_exit_code(start, number, code):
     terminal = start("plain")
     os.kill(terminal.child.pid, number)
     assert terminal.end() == code
@@ -25,7 +25,7 @@ def test_s5_a_signal_at_rest_restores_the_terminal_and_says_so_by_its_code(start
 
 
 @pytest.mark.parametrize("scenario", ["child", "hangs"])
-def test_s5_a_signal_in_a_turn_kills_the_children_also_when_the_session_hangs(start, scenario, tmp_path):
+def test_s5_signal_in_a_turn_kills_children_even_if_the_session_hangs(start, scenario, tmp_path):
     terminal = start(scenario)
     terminal.send("go\r")
     terminal.until(lambda: terminal.shows("at work"))
@@ -36,7 +36,7 @@ def test_s5_a_signal_in_a_turn_kills_the_children_also_when_the_session_hangs(st
 
 
 @pytest.mark.parametrize("scenario", ["plain", "child", "stream"])
-def test_s5_when_the_terminal_closes_the_program_goes_with_its_children(start, scenario, tmp_path):
+def test_s5_closing_the_terminal_ends_the_program_and_its_children(start, scenario, tmp_path):
     terminal = start(scenario)
     terminal.send("go\r")
     terminal.until(lambda: terminal.calls("sent"))

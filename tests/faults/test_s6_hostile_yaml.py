@@ -60,7 +60,7 @@ def root(home):
 
 
 @pytest.mark.parametrize("content", [*HOSTILE.values(), None], ids=[*HOSTILE, "empty file"])
-def test_s6_a_hostile_first_record_is_refused_by_name(root, content):
+def test_s6_hostile_first_record_is_refused_and_the_list_works(root, content):
     write(root, b"" if content is None else b"---\n" + content + b"\n...\n")
     store = YamlFileMemoryStore(root)
 
@@ -73,7 +73,7 @@ def test_s6_a_hostile_first_record_is_refused_by_name(root, content):
 
 
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
-def test_s6_a_hostile_record_in_the_middle_is_skipped_and_said(root, content):
+def test_s6_hostile_record_in_the_middle_is_skipped_and_reported(root, content):
     good = b"---\nmessage: %d\nrole: user\ntext: good\n...\n"
     write(root, b"---\n" + HEAD + b"...\n" + good % 1 + b"---\n" + content + b"\n...\n" + good % 2)
     before = (root / "2026-11-21_0d9f3c52" / "session.yaml").read_bytes()
@@ -161,7 +161,7 @@ async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, 
         "9" * 101, "{1: x}", "{[a]: x}", "? ", '"\\ud800"', "a: b: c",
     ],
 )  # fmt: skip
-def test_s6_a_record_that_would_be_good_but_for_one_value_is_skipped(root, value):
+def test_s6_record_with_one_bad_value_is_skipped(root, value):
     """One bad value at a time, so that each check is tested alone."""
     content = b"message: 2\nat: x\nrole: tool\nreplies:\n- {id: a, name: b, text: c}\nmore: " + value.encode()
     write(root, b"---\n" + HEAD + b"...\n" + message(1) + b"---\n" + content + b"\n...\n" + message(3))

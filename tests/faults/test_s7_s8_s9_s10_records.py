@@ -36,7 +36,7 @@ def texts(loaded: LoadedSession) -> list[str]:
     return [record.message.text for record in loaded.records if isinstance(record, MessageRecord)]
 
 
-def test_s7_a_message_cut_inside_a_block_is_never_taken_for_a_shorter_one(folder):
+def test_s7_message_cut_inside_a_block_is_not_read(folder):
     path = folder / "session.yaml"
     head = path.read_bytes()
     block = b"---\nmessage: 1\nrole: user\ntext: |-\n  one\n  two\n\n  three\n...\n"
@@ -46,7 +46,7 @@ def test_s7_a_message_cut_inside_a_block_is_never_taken_for_a_shorter_one(folder
         assert path.read_bytes() == head
 
 
-def test_s7_half_a_record_in_front_of_a_whole_one_is_not_trusted(folder):
+def test_s7_half_record_before_a_whole_one_is_skipped(folder):
     path = folder / "session.yaml"
     half = b"---\nmessage: 1\nrole: user\ntext: |-\n  one\n"
     path.write_bytes(path.read_bytes() + half + b"---\nmessage: 2\nrole: user\ntext: two\n...\n")
@@ -69,7 +69,7 @@ TEXTS = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
-def test_s8_any_string_round_trips_wherever_it_stands(first, second, third):
+def test_s8_any_string_round_trips_in_every_field(first, second, third):
     call = ToolCall("1", "shell", {"a": first, "b": [second, {"c": third}]}, malformed=second)
     message = Message("assistant", (Thinking(first, third), Text(second), call, ToolReply("1", "x", third)))
 
@@ -90,13 +90,13 @@ for _ in range(40):
     "arguments",
     [{"a": {"b": 10**300}}, {"x" * 2000: 1}, {"n": float("inf")}, NESTED],
 )  # fmt: skip
-def test_s8_arguments_that_yaml_holds_badly_come_back_too(arguments):
+def test_s8_arguments_difficult_for_yaml_round_trip(arguments):
     record = MessageRecord(1, "", assistant("", ToolCall("1", "x", arguments)))
 
     assert record_from(load(dump(record_data(record, str, lambda _: "")).encode()), lambda _: b"").record == record
 
 
-def test_s8_arguments_nested_beyond_reason_do_not_stop_a_save():
+def test_s8_too_deeply_nested_arguments_do_not_prevent_a_save():
     deep: dict = {}
     for _ in range(5000):
         deep = {"a": deep}
@@ -135,7 +135,7 @@ async def test_s9_a_tool_call_without_its_result_is_answered_interrupted(home):
         ("title: [a]", "Expected `str`"),
     ],
 )
-def test_s10_a_record_of_a_wrong_type_is_kept_skipped_and_said(folder, record, reason):
+def test_s10_record_of_a_wrong_type_is_skipped_and_reported(folder, record, reason):
     path = folder / "session.yaml"
     path.write_text(path.read_text() + f"---\n{record}\n...\n---\nmessage: 2\nrole: user\ntext: good\n...\n")
     before = path.read_bytes()
@@ -182,7 +182,7 @@ MENDED = {
 
 
 @pytest.mark.parametrize(("record", "field", "message"), [(record, *found) for record, found in MENDED.items()])
-def test_s10_a_value_of_a_wrong_type_costs_the_value_and_not_the_message(folder, record, field, message):
+def test_s10_value_of_a_wrong_type_is_dropped_and_the_message_kept(folder, record, field, message):
     """Older versions saved the token counts of a server unchecked, and could not read them back."""
     path = folder / "session.yaml"
     path.write_text(path.read_text() + f"---\n{record}\n...\n---\nmessage: 2\nrole: user\ntext: good\n...\n")
@@ -199,14 +199,14 @@ def test_s10_a_value_of_a_wrong_type_costs_the_value_and_not_the_message(folder,
     assert ([kept.message for kept in again.records], again.notices) == ([message, user("good")], ())
 
 
-def test_s10_a_message_that_may_be_private_is(folder):
+def test_s10_unclear_private_flag_counts_as_private(folder):
     path = folder / "session.yaml"
     path.write_text(path.read_text() + "---\nmessage: 1\nrole: user\nprivate: 'yes'\ntext: x\n...\n")
 
     assert [record.private for record in load_from(folder).records] == [True]
 
 
-def test_s10_many_bad_records_are_said_in_a_few_lines(folder):
+def test_s10_many_bad_records_are_reported_in_a_few_lines(folder):
     path = folder / "session.yaml"
     path.write_text(path.read_text() + "---\nmessage: x\n...\n" * 50)
 
@@ -215,7 +215,7 @@ def test_s10_many_bad_records_are_said_in_a_few_lines(folder):
     assert (len(notices), notices[-1]) == (4, f"47 more records cannot be read; they stay in {path}.")
 
 
-def test_s10_records_and_fields_of_a_newer_ouro_are_left_out_and_said(folder):
+def test_s10_newer_records_and_fields_are_skipped_and_reported(folder):
     path = folder / "session.yaml"
     newer = "---\nhologram: 41\nsummary: x\n...\n---\nmessage: 1\nrole: user\ntext: good\nmood: bright\n...\n"
     path.write_text(path.read_text() + newer)

@@ -17,7 +17,7 @@ OWNED = "a\x1b]0;owned\x07b\x1b[2Jc\u202ed\x9b31me"
         ["sessions", "show", OWNED],
     ],
 )
-def test_u1_an_error_holds_no_sequence(tmp_path, model_server, arguments):
+def test_u1_error_messages_contain_no_escape_sequence(tmp_path, model_server, arguments):
     folder = tmp_path / OWNED
     folder.mkdir()
     (folder / "AGENTS.md").write_text("be brief\n")

@@ -95,7 +95,7 @@ def terminal_output(app):
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-async def test_u1_no_sequence_from_outside_reaches_the_terminal(name):
+async def test_u1_no_external_escape_sequence_reaches_the_terminal(name):
     app = TranscriptApp(*events_with(f"before {SEQUENCES[name]} after"))
     async with app.run_test(size=(100, 10)):
         unfold_all(app)
@@ -105,7 +105,7 @@ async def test_u1_no_sequence_from_outside_reaches_the_terminal(name):
         assert "evil.example" not in left
 
 
-async def test_u1_no_sequence_that_comes_in_single_characters_reaches_the_terminal():
+async def test_u1_escape_sequence_streamed_by_character_is_removed():
     text = "".join(f"before {sequence} after\n\n" for sequence in SEQUENCES.values())
     app = TranscriptApp(Prompted("x"), *(TextDelta(character) for character in text), *(ThinkingDelta(c) for c in text))
     async with app.run_test(size=(100, 10)):
@@ -115,7 +115,7 @@ async def test_u1_no_sequence_that_comes_in_single_characters_reaches_the_termin
         assert not HARMFUL.search(left)
 
 
-async def test_u2_markup_is_shown_as_it_is_and_a_click_on_it_does_nothing():
+async def test_u2_markup_is_shown_literally_and_is_not_clickable():
     app = TranscriptApp(*events_with(MARKUP))
     async with app.run_test(size=(100, 30)) as pilot:
         unfold_all(app)
@@ -149,7 +149,7 @@ async def test_u3_any_size_while_streaming(size):
         await until(pilot, lambda: app.lines()[-1] == "  end")
 
 
-async def test_u6_pictures_are_named_and_no_odd_link_can_be_clicked():
+async def test_u6_pictures_are_named_and_unsafe_links_not_clickable():
     text = "![p](https://e.com/p.png) [f](file:///etc/passwd) [v](vscode://x) [j](javascript:x) [ok](https://e.com/a)"
     app = TranscriptApp(Prompted("x"), TextDelta(text))
     async with app.run_test(size=(160, 10)):

@@ -18,7 +18,7 @@ def resize(terminal, rows, columns):
     terminal.read()
 
 
-def test_u3_any_size_while_streaming_and_the_layout_is_back_after(start):
+def test_u3_layout_recovers_after_any_size_while_streaming(start):
     terminal = start("stream")
     terminal.send("go\r")
     terminal.until(lambda: terminal.shows("word1"))
@@ -30,7 +30,7 @@ def test_u3_any_size_while_streaming_and_the_layout_is_back_after(start):
     assert terminal.child.isalive()
 
 
-def test_u3_what_the_terminal_cut_while_it_was_small_is_drawn_again(start):
+def test_u3_screen_is_redrawn_after_a_tiny_size(start):
     terminal = start("plain")
     terminal.until_shows("1% of 128k")
     terminal.screen.resize(2, 2)
@@ -39,7 +39,7 @@ def test_u3_what_the_terminal_cut_while_it_was_small_is_drawn_again(start):
     terminal.until(lambda: terminal.lines()[-4].startswith("╭"))
 
 
-def test_u3_of_two_sizes_at_once_the_last_one_counts(start):
+def test_u3_last_of_two_quick_resizes_wins(start):
     terminal = start("resized")
     terminal.until_shows("1% of 128k")
     terminal.child.setwinsize(24, 60)
@@ -50,7 +50,7 @@ def test_u3_of_two_sizes_at_once_the_last_one_counts(start):
     assert terminal.lines()[-4] == f"╭{'─' * 78}╮"
 
 
-def test_u3_the_screen_is_back_after_an_editor_that_fails(start):
+def test_u3_screen_is_restored_after_a_failing_editor(start):
     terminal = start("plain", VISUAL="false")
     terminal.send("a draft\x07")
     terminal.until_shows("false ended with exit code 1")
@@ -75,7 +75,7 @@ def test_u4_a_paste_is_sent_without_control_characters():
     assert attachments.expand_text(folded) == "line\n" * 1000
 
 
-def test_u4_a_paste_that_holds_the_end_of_a_paste_sends_nothing(start):
+def test_u4_paste_containing_a_paste_end_sends_nothing(start):
     terminal = start("plain")
     terminal.send(b"\x1b[200~one\x1b[201~\rtwo\r/exit\r\x1b[201~")
     terminal.until(lambda: terminal.shows("/exit"))
@@ -83,7 +83,7 @@ def test_u4_a_paste_that_holds_the_end_of_a_paste_sends_nothing(start):
     assert terminal.child.isalive()
 
 
-def test_u5_noise_of_libraries_and_threads_goes_to_the_log(start, home):
+def test_u5_output_of_libraries_and_threads_goes_to_the_log(start, home):
     terminal = start("noisy")
     terminal.send("go\r")
     terminal.until(lambda: terminal.shows("quiet here"))
@@ -106,7 +106,7 @@ def test_u7_without_a_terminal_there_is_no_full_screen(term, tmp_path):
     assert (done.returncode, done.stderr, done.stdout) == (1, "no full screen here\n", "")
 
 
-def test_u7_suspended_and_resumed_the_screen_and_the_modes_are_back(start):
+def test_u7_suspend_and_resume_restores_screen_and_modes(start):
     terminal = start("plain")
     pid = terminal.child.pid
     terminal.send(b"\x1a")

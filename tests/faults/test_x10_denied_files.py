@@ -39,7 +39,7 @@ def permissions_of(root: Path, mode="auto", *, hides=True, **rules) -> Permissio
 
 @pytest.mark.parametrize("limits", ["read", "workspace"])
 @pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
-def test_x10_programs_do_not_get_at_what_a_rule_denies_to_read(root, home, tier, limits):
+def test_x10_programs_cannot_read_files_denied_by_a_rule(root, home, tier, limits):
     confinement = Confinement(root, home / "sandbox", unreadable=permissions_of(root).unreadable_files)
     if tier == "landlock":
         if not abi():
@@ -66,7 +66,7 @@ def test_x10_programs_do_not_get_at_what_a_rule_denies_to_read(root, home, tier,
     assert not [path for path in root.rglob("made*") if path.is_file() and HIDDEN in path.read_text()]
 
 
-async def test_x10_a_session_hides_them_and_does_not_offer_to_leave_the_sandbox(root, home):
+async def test_x10_session_hides_denied_files_and_offers_no_sandbox_exit(root, home):
     (home / ".ouro").mkdir(exist_ok=True)
     (home / ".ouro" / "config.yaml").write_text("permissions: {deny: ['read(.env)']}\n")
     model = ScriptedModel([call("shell", command="grep -rh . src"), "Done."])
@@ -85,7 +85,7 @@ async def test_x10_a_session_hides_them_and_does_not_offer_to_leave_the_sandbox(
 @pytest.mark.parametrize(
     "line", ["git diff", "git log -p", "git show HEAD", "git status -v", "git add -p", "git grep x"]
 )
-def test_x10_git_is_asked_where_it_has_such_a_file(root, line):
+def test_x10_git_asks_if_it_tracks_a_denied_file(root, line):
     assert isinstance(permissions_of(root).decide("shell", Effect.RUN, [line]), Allow)
     subprocess.run(["git", "add", "--force", "src/.env"], cwd=root, check=True)
     for mode in ("ask", "auto"):
@@ -101,13 +101,13 @@ def test_x10_git_is_asked_where_it_has_such_a_file(root, line):
 
 
 @pytest.mark.parametrize("line", ["grep -r x .", "egrep -rn x", "rg x", "ls | rg x src"])
-def test_x10_a_search_is_asked_where_no_sandbox_hides_them(root, line):
+def test_x10_search_asks_if_no_sandbox_hides_denied_files(root, line):
     assert isinstance(permissions_of(root, "ask").decide("shell", Effect.RUN, [line]), Allow)
     assert isinstance(permissions_of(root, "ask", hides=False).decide("shell", Effect.RUN, [line]), Ask)
     assert isinstance(permissions_of(root, "ask", hides=False).decide("shell", Effect.RUN, ["grep x src/a.py"]), Allow)
 
 
-def test_x10_too_many_files_to_hide_let_no_command_run(root, home, monkeypatch):
+def test_x10_too_many_denied_files_block_every_confined_command(root, home, monkeypatch):
     monkeypatch.setattr("ouro.safety.permissions._MAX_UNREADABLE", 2)
     confinement = Confinement(root, home / "sandbox", unreadable=permissions_of(root).unreadable_files)
     with pytest.raises(OSError, match="too many"):
@@ -142,7 +142,7 @@ def test_x10_only_folders_that_have_changed_are_read_again(root, monkeypatch):
 
 
 @pytest.mark.skipif(not abi(), reason="the kernel has no Landlock")
-def test_x10_landlock_says_where_nothing_can_be_made(root, home):
+def test_x10_landlock_denial_names_the_affected_folders(root, home):
     (home / "sandbox").mkdir()
     confinement = Confinement(root, home / "sandbox", unreadable=permissions_of(root).unreadable_files)
     confinement._chosen = ChosenSandbox(Landlock(home / "sandbox"))
@@ -154,7 +154,7 @@ def test_x10_landlock_says_where_nothing_can_be_made(root, home):
     confinement.close()
 
 
-def test_x10_only_folders_that_may_hold_such_files_are_looked_at(root, home, monkeypatch):
+def test_x10_only_folders_a_rule_can_match_are_scanned(root, home, monkeypatch):
     for number in range(400):
         (home / "elsewhere" / str(number)).mkdir(parents=True)
     monkeypatch.setattr("ouro.safety.permissions._MAX_SEEN", 300)  # more than the repository has
@@ -164,7 +164,7 @@ def test_x10_only_folders_that_may_hold_such_files_are_looked_at(root, home, mon
         permissions_of(root, deny=["read(/**/one.txt)"]).unreadable_files()
 
 
-def test_x10_rules_for_the_project_hold_for_a_subagent_in_a_folder_of_its_own(root, tmp_path):
+def test_x10_project_rules_apply_in_a_subagent_worktree(root, tmp_path):
     worktree = tmp_path / "worktree"
     (worktree / "secrets").mkdir(parents=True)
     (worktree / ".env").write_text(HIDDEN)

@@ -58,7 +58,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-async def test_x10_nothing_outside_is_read_or_written_unasked(root, home, path):
+async def test_x10_file_outside_is_not_read_or_written_without_asking(root, home, path):
     (home / ".bashrc").write_text("x")
     _, read, write, edit, patch = tools(root)
     with pytest.raises(ToolError, match="outside the workspace"):
@@ -75,7 +75,7 @@ async def test_x10_nothing_outside_is_read_or_written_unasked(root, home, path):
 
 
 @pytest.mark.parametrize("path", ["../outside", "folder-link", "/etc", "/proc/self"])
-async def test_x10_nothing_outside_is_searched_unasked(root, path):
+async def test_x10_folder_outside_is_not_searched_without_asking(root, path):
     workspace = Workspace(root)
     with pytest.raises(ToolError, match="outside the workspace"):
         await call(Grep(workspace), pattern="secret", path=path)
@@ -83,7 +83,7 @@ async def test_x10_nothing_outside_is_searched_unasked(root, path):
         await call(Glob(workspace), pattern="*", path=path)
 
 
-async def test_x10_a_search_follows_no_link_out(root):
+async def test_x10_search_follows_no_link_outside(root):
     result = await call(Grep(Workspace(root)), pattern="secret")
     assert result.text == "No matches for secret."
 
@@ -91,7 +91,7 @@ async def test_x10_a_search_follows_no_link_out(root):
 @pytest.mark.parametrize(
     "path", [".git/config", ".GIT/config", ".git/hooks/pre-commit", ".ouro/config.yaml", ".bashrc", "sub/.zshenv"]
 )
-async def test_x10_what_programs_obey_is_not_written_unasked(root, path):
+async def test_x10_protected_files_are_not_written_without_asking(root, path):
     workspace, _, write, _, patch = tools(root)
     before = (root / ".git/config").read_text()
     with pytest.raises(ToolError, match="may not be changed unless the user allows it"):
@@ -104,7 +104,7 @@ async def test_x10_what_programs_obey_is_not_written_unasked(root, path):
     assert (root / "sub/.zshenv").read_text() == "x"
 
 
-async def test_x10_a_patch_cannot_move_a_file_out_or_onto_protected_ones(root):
+async def test_x10_patch_cannot_move_a_file_outside_or_onto_protected_ones(root):
     _, _, _, _, patch = tools(root)
     for target in ("../outside/new.txt", ".git/hooks/pre-commit"):
         with pytest.raises(ToolError):
@@ -177,7 +177,7 @@ def root_with_swaps(root):
     thread.join()
 
 
-def test_x10_a_folder_swapped_for_a_link_leads_no_reader_out(root_with_swaps):
+def test_x10_reader_is_not_misled_by_a_folder_swapped_for_a_link(root_with_swaps):
     workspace = Workspace(root_with_swaps)
     read = set()
     for _ in range(1500):
@@ -189,7 +189,7 @@ def test_x10_a_folder_swapped_for_a_link_leads_no_reader_out(root_with_swaps):
     assert read == {b"harmless\n"}
 
 
-def test_x10_a_folder_swapped_for_a_link_leads_no_writer_out(root_with_swaps):
+def test_x10_writer_is_not_misled_by_a_folder_swapped_for_a_link(root_with_swaps):
     from ouro.utils.text_files import save
 
     workspace = Workspace(root_with_swaps)
@@ -233,13 +233,13 @@ def swapped_when_checked(root, monkeypatch) -> Workspace:
 
 
 @pytest.mark.parametrize("path", ["d/secret.txt", "d/sub/secret.txt"])
-def test_x10_a_folder_swapped_after_the_check_leads_no_reader_out(swapped_when_checked, path):
+def test_x10_reader_is_not_misled_by_a_folder_swapped_after_the_check(swapped_when_checked, path):
     with pytest.raises(ToolError), swapped_when_checked.open(path) as file:
         assert file.read() == b"harmless\n"
 
 
 @pytest.mark.parametrize("path", ["d/secret.txt", "d/sub/secret.txt", "d/new.txt", "d/sub/new.txt", "d/more/new.txt"])
-def test_x10_a_folder_swapped_after_the_check_leads_no_writer_out(swapped_when_checked, path):
+def test_x10_writer_is_not_misled_by_a_folder_swapped_after_the_check(swapped_when_checked, path):
     from ouro.utils.text_files import save
 
     outside = swapped_when_checked.root.parent / "outside"

@@ -30,7 +30,7 @@ def outside(tmp_path):
     return folder
 
 
-async def test_x10_a_link_that_is_turned_round_while_the_question_waits_is_asked_about_again(repository, outside):
+async def test_x10_link_changed_during_the_question_is_asked_about_again(repository, outside):
     link = repository / "notes.md"
     link.symlink_to("new.md")
 
@@ -49,7 +49,7 @@ async def test_x10_a_link_that_is_turned_round_while_the_question_waits_is_asked
     assert not (outside / "start.sh").exists()
 
 
-async def test_x10_a_yes_to_one_call_is_none_to_the_next(home, outside):
+async def test_x10_yes_to_one_call_does_not_cover_the_next(home, outside):
     (home / ".ssh").mkdir()
     (home / ".ssh" / "config").write_text("Host needle\n")
     (home / "notes").write_text("no needle in a haystack\n")
@@ -76,7 +76,7 @@ async def test_x10_a_yes_to_one_call_is_none_to_the_next(home, outside):
     assert "The user refused" in found[2]
 
 
-async def test_x10_a_yes_to_reading_is_none_to_writing(repository, outside):
+async def test_x10_yes_to_reading_does_not_cover_writing(repository, outside):
     from ouro.safety import Effect, Permissions, Workspace
 
     (outside / "file").write_text("x")
@@ -87,7 +87,7 @@ async def test_x10_a_yes_to_reading_is_none_to_writing(repository, outside):
         pass
 
 
-async def test_x10_calls_side_by_side_do_not_share_what_was_granted(repository, outside):
+async def test_x10_parallel_calls_do_not_share_grants(repository, outside):
     (outside / "a").write_text("the one\n")
     (repository / "link").symlink_to(outside / "a")
     both = calls(call("read", path=str(outside / "a")), call("read", path="link"))
@@ -106,7 +106,7 @@ async def test_x10_always_is_asked_again_for_what_its_rule_does_not_cover(reposi
     assert [failed for _, failed in ended] == [False, False, True, True]
 
 
-async def test_x10_trust_given_on_the_command_line_is_for_what_was_there_then(repository):
+async def test_x10_trust_flag_covers_only_the_files_present_then(repository):
     open_one = opener(Options(repository, ready_model=ScriptedModel([]), trust=True))
     (repository / "AGENTS.md").write_text("be brief\n")
     await (await open_one(OpenRequest())).close()
@@ -115,7 +115,7 @@ async def test_x10_trust_given_on_the_command_line_is_for_what_was_there_then(re
         await open_one(OpenRequest())
 
 
-async def test_x10_an_always_that_cannot_be_kept_holds_for_the_session_and_says_so(repository, home):
+async def test_x10_unsavable_always_rule_lasts_for_the_session(repository, home):
     script = [call("shell", command=f"touch {name}") for name in ("one", "two")]
     session = await open_session(Options(repository, ready_model=ScriptedModel([*script, "Done."])), OpenRequest())
     (home / ".ouro").mkdir(exist_ok=True)

@@ -23,7 +23,7 @@ def keys(home, tmp_path):
     return Workspace(tmp_path / "app")
 
 
-async def test_x10_a_search_of_the_home_folder_leaves_out_places_of_keys(keys):
+async def test_x10_search_of_the_home_leaves_out_key_files(keys):
     permissions = Permissions(keys, "auto")
     assert permissions.decide("grep", Effect.READ, ["~"]) == Allow()
     permissions.admit(Effect.READ, ["~"])
@@ -37,7 +37,7 @@ async def test_x10_a_search_of_the_home_folder_leaves_out_places_of_keys(keys):
 
 
 @pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
-def test_x10_a_rule_for_a_folder_does_not_cover_them(keys, home, mode):
+def test_x10_read_rule_for_a_folder_does_not_cover_key_files(keys, home, mode):
     permissions = Permissions(keys, mode, allow=["read(~/**)"])
     assert permissions.decide("read", Effect.READ, ["~/notes/a.txt"]) == Allow()
     assert isinstance(permissions.decide("read", Effect.READ, ["~/.aws/credentials"]), Ask)
@@ -51,7 +51,7 @@ def test_x10_a_rule_for_a_folder_does_not_cover_them(keys, home, mode):
 @pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
 @pytest.mark.parametrize("tool", ["write", "edit", "apply_patch"])
 @pytest.mark.parametrize("path", ["~/.aws/credentials", "~/.ouro/models.yaml", "~/.ouro/mark.key"])
-def test_x10_a_rule_for_a_folder_does_not_let_them_be_changed(keys, mode, tool, path):
+def test_x10_write_rule_for_a_folder_does_not_cover_key_files(keys, mode, tool, path):
     permissions = Permissions(keys, mode, allow=["write(~/**)", f"{tool}(~/**)"])
     assert permissions.decide(tool, Effect.WRITE, ["~/notes/a.txt"]) == Allow()
     assert isinstance(permissions.decide(tool, Effect.WRITE, [path]), Ask)

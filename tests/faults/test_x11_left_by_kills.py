@@ -33,7 +33,7 @@ NUMBERS = tuple(f"{number}{os.getpid()}" for number in (871, 872, 873))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by /proc")
-async def test_x11_commands_of_a_killed_ouro_are_ended_and_those_of_a_living_one_stay(tmp_path):
+async def test_x11_commands_of_a_killed_ouro_are_ended_and_others_kept(tmp_path):
     command = [sys.executable, "-c", _JOBS, str(tmp_path), *NUMBERS]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ouro:
         assert ouro.stdout.readline() == "started\n"
@@ -86,7 +86,7 @@ with open_folder(Path(sys.argv[1])) as folder:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the path of an open folder is found by /proc")
 @pytest.mark.parametrize("by", ["tool", "session"])
-async def test_x11_what_a_kill_left_in_a_noted_folder_is_removed_and_nothing_of_others(home, tmp_path, by):
+async def test_x11_leftovers_of_a_kill_are_removed_and_other_files_kept(home, tmp_path, by):
     folder = tmp_path / "src" / "deep"
     folder.mkdir(parents=True)
     (folder / ".theirs.4190000.0123abcd.tmp").touch()
@@ -112,7 +112,7 @@ kept.take(2, "before")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the path of an open folder is found by /proc")
-async def test_x11_what_a_kill_left_of_a_checkpoint_is_removed(home, repository):
+async def test_x11_leftovers_of_a_killed_checkpoint_are_removed(home, repository):
     checkpoints = home / ".ouro" / "checkpoints"
     done = subprocess.run([sys.executable, "-c", _CHECKPOINT, str(repository), str(checkpoints)], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -155,7 +155,7 @@ def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home)
     assert [path.name for path in root.glob(".unfinished-*")] == [f".unfinished-y.{os.getpid()}.ab"]
 
 
-def test_x11_a_session_that_was_killed_before_many_others_began_is_removed(home):
+def test_x11_empty_session_killed_long_ago_is_removed(home):
     root = home / ".ouro" / "sessions"
     store = YamlFileMemoryStore()
     wait(store.create_session(header(1)))

@@ -51,14 +51,14 @@ async def test_x2_at_the_time_limit_everything_is_ended(bench, line):
     await until(lambda: not living("98702"))
 
 
-async def test_x2_a_line_that_multiplies_is_ended_whole(bench):
+async def test_x2_line_that_starts_many_processes_is_ended_completely(bench):
     line = "for i in $(seq 150); do (sleep 98703 & setsid sleep 98703 &) ; done; sleep 98703"
     result = await bench.run(line, timeout=1)
     assert "time limit" in result.text
     await until(lambda: not living("98703"))
 
 
-async def test_x2_there_is_a_wall_for_the_number_of_processes(bench):
+async def test_x2_number_of_processes_is_limited(bench):
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))  # without this it is often below 100,000
     running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])

@@ -38,7 +38,7 @@ async def test_x2_a_search_ends_when_ouro_is_killed(tmp_path):
     await until(lambda: not living("98721"))
 
 
-async def test_x2_a_search_names_the_files_that_are_too_large_for_it(tmp_path):
+async def test_x2_search_reports_files_that_are_too_large(tmp_path):
     for name in ("big.log", "big.txt", "small.log"):
         (tmp_path / name).write_text("needle\n")
     for name in ("big.log", "big.txt"):
@@ -55,7 +55,7 @@ async def test_x2_a_search_names_the_files_that_are_too_large_for_it(tmp_path):
     assert "1 file over 50 MB (big.log)" in logs.text
 
 
-async def test_x2_a_search_that_takes_too_long_is_ended_and_says_so(tmp_path, monkeypatch):
+async def test_x2_slow_search_is_stopped_with_a_note(tmp_path, monkeypatch):
     monkeypatch.setattr("ouro.tools.grep._TIMEOUT", 0.5)
     program = tmp_path / "rg"
     program.write_text(f'#!/bin/sh\n{find_ripgrep()} "$@"\nexec sleep 60\n')

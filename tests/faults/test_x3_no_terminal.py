@@ -22,7 +22,7 @@ async def test_x3_input_is_empty(bench, line):
     assert "time limit" not in result.text
 
 
-async def test_x3_git_does_not_ask_for_a_name(bench):
+async def test_x3_git_does_not_prompt_for_credentials(bench):
     line = "git -c credential.helper= ls-remote https://127.0.0.1:9/x.git; echo $GIT_TERMINAL_PROMPT"
     result = await bench.run(line, timeout=5)
     assert "\n0\n" in result.text
@@ -75,7 +75,7 @@ def in_a_terminal(folder: Path, line: str) -> str:
 
 
 @pytest.mark.parametrize("line", [TYPES, "cat < /dev/tty", "echo x > /dev/tty", "stty -echo < /dev/tty", "tty"])
-def test_x3_a_child_reaches_the_users_terminal_in_no_way(tmp_path, line):
+def test_x3_child_cannot_access_the_users_terminal(tmp_path, line):
     assert "FAILED" in (printed := in_a_terminal(tmp_path, line))
     assert "time limit" not in printed
 

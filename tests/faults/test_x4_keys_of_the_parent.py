@@ -42,7 +42,7 @@ async def test_x4_a_key_in_long_output_is_not_in_the_file_either(tmp_path):
     assert b"our-own-key" not in spooled.read_bytes()
 
 
-async def test_x4_no_key_in_the_environment_of_ouro_reaches_a_confined_command(tmp_path):
+async def test_x4_confined_command_cannot_read_the_environment_of_ouro(tmp_path):
     bench = ShellBench(tmp_path)
     bench.shell.confinement = confinement = Confinement(bench.root, tmp_path / "state")
     if confinement.chosen().sandbox.tier != "bubblewrap":

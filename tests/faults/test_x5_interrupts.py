@@ -62,7 +62,7 @@ PHASES = {
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("times", [1, 2])
-async def test_x5_an_interrupt_ends_the_turn_in_each_phase_and_the_next_one_can_be_sent(repository, phase, times):
+async def test_x5_interrupt_ends_the_turn_in_each_phase(repository, phase, times):
     step, kind = PHASES[phase]
     session, _ = await opened(repository, step, mode="auto" if "runs" in phase else "ask")
     if step is None:
@@ -86,7 +86,7 @@ async def test_x5_an_interrupt_ends_the_turn_in_each_phase_and_the_next_one_can_
     await session.close()
 
 
-async def test_x5_an_interrupt_before_the_turn_has_begun_ends_it(repository):
+async def test_x5_interrupt_before_the_turn_starts_ends_it(repository):
     session, _ = await opened(repository, "Hello.")
     seen = []
 
@@ -102,7 +102,7 @@ async def test_x5_an_interrupt_before_the_turn_has_begun_ends_it(repository):
     await session.close()
 
 
-async def test_x5_closing_in_the_middle_of_an_answer_keeps_its_words(repository):
+async def test_x5_closing_during_an_answer_keeps_its_text(repository):
     session, _ = await opened(repository, ScriptedReply("So far ", hold=asyncio.Event().wait))
     async with aclosing(session.send("talk")) as events:
         async for event in events:
@@ -114,7 +114,7 @@ async def test_x5_closing_in_the_middle_of_an_answer_keeps_its_words(repository)
     await again.close()
 
 
-async def test_x5_closing_while_a_tool_runs_ends_it_and_answers_its_call(repository):
+async def test_x5_closing_during_a_tool_call_ends_it_with_a_result(repository):
     line = "echo begun; exec sleep 86411"
     session, _ = await opened(repository, call("shell", command=line), mode="auto")
     async with aclosing(session.send("wait")) as events:
@@ -137,7 +137,7 @@ def _running(word: str) -> bool:
     return False
 
 
-async def test_x5_an_answer_to_a_question_that_is_gone_is_dropped(repository):
+async def test_x5_answer_to_a_closed_question_is_dropped(repository):
     session, _ = await opened(repository, call("shell", command="touch made"), "Fine.")
     asked = []
     async for event in session.send("do it"):
@@ -151,7 +151,7 @@ async def test_x5_an_answer_to_a_question_that_is_gone_is_dropped(repository):
     await session.close()
 
 
-async def test_x5_another_model_in_the_middle_of_an_answer_does_not_break_it(repository):
+async def test_x5_model_change_during_an_answer_does_not_break_it(repository):
     going = asyncio.Event()
     session, model = await opened(repository, ScriptedReply("So far so good", hold=going.wait))
     new = ScriptedModel(["Fine."])
@@ -170,7 +170,7 @@ async def test_x5_another_model_in_the_middle_of_an_answer_does_not_break_it(rep
     assert new.closed
 
 
-async def test_x5_a_line_of_one_s_own_that_cannot_be_saved_is_shown_and_said(repository, home, monkeypatch):
+async def test_x5_user_shell_line_that_cannot_be_saved_is_reported(repository, home, monkeypatch):
     session, _ = await opened(repository, "Hello.")
     assert [event async for event in session.send("hi")]
 
@@ -186,7 +186,7 @@ async def test_x5_a_line_of_one_s_own_that_cannot_be_saved_is_shown_and_said(rep
     await session.close()
 
 
-async def test_x5_a_session_that_could_not_be_put_together_is_not_held_open(repository, home):
+async def test_x5_session_that_failed_to_open_is_released(repository, home):
     session, _ = await opened(repository, "Hello.")
     assert [event async for event in session.send("hi")]
     await session.close()
@@ -200,7 +200,7 @@ async def test_x5_a_session_that_could_not_be_put_together_is_not_held_open(repo
     await again.close()
 
 
-async def test_x5_an_interrupt_while_one_of_two_words_is_saved_loses_neither(repository, monkeypatch):
+async def test_x5_interrupt_while_steering_is_saved_loses_no_message(repository, monkeypatch):
     going, saving, saved = asyncio.Event(), threading.Event(), threading.Event()
     session, _ = await opened(repository, ScriptedReply("So far ", hold=going.wait), "Fine.")
     append = yaml_backend.append
@@ -231,7 +231,7 @@ async def test_x5_an_interrupt_while_one_of_two_words_is_saved_loses_neither(rep
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-async def test_x5_an_interrupt_while_it_is_summed_up_leaves_everything_as_it_was(repository, by_hand):
+async def test_x5_interrupt_during_compaction_changes_nothing(repository, by_hand):
     filled = ScriptedReply("I see.", usage=Usage(input=120_000, output=10))
     held = ScriptedReply("## Goal\nMend ", hold=asyncio.Event().wait)
     session, _ = await opened(repository, "Fine.", filled, held, "Done.")

@@ -25,17 +25,17 @@ def judge(tmp_path_factory):
 
 @pytest.mark.parametrize("mode", ["ask", "plan"])
 @pytest.mark.parametrize("cause", EFFECTS)
-def test_x6_no_line_with_an_effect_runs_unasked(judge, cause, mode):
+def test_x6_no_effectful_line_runs_without_asking(judge, cause, mode):
     assert [line for line in EFFECTS[cause] if judge.allows(line, mode)] == []
 
 
 @pytest.mark.parametrize("form", HOSTILE)
-def test_x6_no_hostile_line_of_an_allowed_form_runs_unasked(judge, form):
+def test_x6_no_hostile_line_of_an_allowed_form_runs_without_asking(judge, form):
     assert [line for line in HOSTILE[form] if judge.allows(line)] == []
 
 
 @pytest.mark.parametrize("mode", ["ask", "plan"])
-def test_x6_harmless_lines_of_every_day_run_unasked(judge, mode):
+def test_x6_common_harmless_lines_run_without_asking(judge, mode):
     lines = [line for lines in HARMLESS.values() for line in lines]
     asked = [line for line in lines if not judge.allows(line, mode)]
     assert len(asked) * 198 <= len(lines) * 3, asked

@@ -173,17 +173,17 @@ def decision(root: Path, line: str, mode: str = "ask", **rules):
 
 
 @pytest.mark.parametrize("line", HIDDEN)
-def test_x6_a_command_hidden_in_an_allowed_line_is_asked(tmp_path, line):
+def test_x6_command_hidden_in_an_allowed_line_asks(tmp_path, line):
     assert type(decision(tmp_path, line, allow=ALLOWED)).__name__ == "Ask"
 
 
 @pytest.mark.parametrize("line", DOING_MORE)
-def test_x6_a_line_that_does_more_than_its_name_says_is_asked(tmp_path, line):
+def test_x6_line_that_does_more_than_its_name_says_asks(tmp_path, line):
     assert type(decision(tmp_path, line, allow=ALLOWED)).__name__ == "Ask"
 
 
 @pytest.mark.parametrize("line", [*HIDDEN, *DOING_MORE])
-def test_x6_plan_mode_runs_none_of_them(tmp_path, line):
+def test_x6_plan_mode_denies_hidden_commands(tmp_path, line):
     assert isinstance(decision(tmp_path, line, "plan", allow=ALLOWED), Deny)
 
 
@@ -209,12 +209,12 @@ def test_x6_a_deny_rule_finds_the_hidden_command(tmp_path, line, mode):
         "busybox touch made",
     ],
 )
-def test_x6_a_deny_rule_holds_where_the_line_cannot_be_judged(tmp_path, line):
+def test_x6_deny_rule_applies_to_a_line_that_cannot_be_judged(tmp_path, line):
     assert isinstance(decision(tmp_path, line, deny=["shell(touch made*)"]), Deny)
 
 
 @pytest.mark.parametrize("line", [line for line in HIDDEN if "shopt" not in line])
-def test_x6_each_of_them_would_really_have_run(tmp_path, line):
+def test_x6_each_hidden_command_really_runs(tmp_path, line):
     """The list is correct: bash runs the hidden command of each line, except those in REFUSED."""
     subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, stdin=subprocess.DEVNULL, timeout=10)
     assert (tmp_path / "made").exists() or line in REFUSED

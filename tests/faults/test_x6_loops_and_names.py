@@ -215,13 +215,13 @@ def repository(tmp_path, home) -> Path:
 
 
 @pytest.mark.parametrize("line", HARMLESS)
-def test_x6_a_line_of_harmless_commands_runs_unasked_also_in_plan_mode(repository, line):
+def test_x6_line_of_harmless_commands_is_allowed_also_in_plan_mode(repository, line):
     assert isinstance(decision(repository, line), Allow)
     assert isinstance(decision(repository, line, "plan"), Allow)
 
 
 @pytest.mark.parametrize(("form", "line"), [(form, line) for form, lines in HOSTILE.items() for line in lines])
-def test_x6_a_form_that_hides_something_is_asked(repository, form, line):
+def test_x6_form_that_hides_something_asks(repository, form, line):
     (repository / "linked").symlink_to("../key")
     decided = decision(repository, line)
     assert isinstance(decided, Ask), form
@@ -230,7 +230,7 @@ def test_x6_a_form_that_hides_something_is_asked(repository, form, line):
     assert isinstance(decision(repository, line), Ask) or "link*" in line
 
 
-def test_x6_found_files_are_judged_by_what_lies_there(repository):
+def test_x6_found_files_are_judged_by_the_links_among_them(repository):
     for_find, for_xargs = "find . -exec cat {} +", "git ls-files | xargs wc -l"
     assert isinstance(decision(repository, for_xargs), Allow)
     odd = repository / "src" / "a -o"
@@ -252,7 +252,7 @@ def test_x6_found_files_are_judged_by_what_lies_there(repository):
     assert isinstance(decision(repository, "diff -r src ."), Ask)
 
 
-def test_x6_find_that_runs_a_command_on_regular_files_does_not_look_for_links(repository):
+def test_x6_find_on_regular_files_does_not_check_links(repository):
     (repository / "src" / "out").symlink_to("../../key")
     for expression in ("-type f", "-name x -type f", "-type f -name x -size +1"):
         assert isinstance(decision(repository, f"find src {expression} -exec cat {{}} +"), Allow)
@@ -267,7 +267,7 @@ def test_x6_find_that_runs_a_command_on_regular_files_does_not_look_for_links(re
     assert isinstance(decision(repository, "find src -type f | xargs cat"), Ask)
 
 
-def test_x6_a_program_of_the_workspace_is_asked_whatever_its_name(repository, monkeypatch):
+def test_x6_program_in_the_workspace_asks_whatever_its_name(repository, monkeypatch):
     for folder in (".", "bin", str(repository / "bin")):
         monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
         assert isinstance(decision(repository, "ls; cat a.txt"), Allow)
@@ -286,7 +286,7 @@ def test_x6_a_program_of_the_workspace_is_asked_whatever_its_name(repository, mo
         name.unlink()
 
 
-def test_x6_processes_are_shown_outside_of_the_sandbox_and_with_nothing_else(repository):
+def test_x6_process_listing_runs_unconfined_only_on_its_own(repository):
     for line in ("ps aux | grep node | head -3", "pgrep -fl python", "lsof -nP -iTCP:3000 -sTCP:LISTEN", "ss -tlnp"):
         assert decision(repository, line) == Allow("off")
         assert decision(repository, line, "auto") == Allow("off")
@@ -296,7 +296,7 @@ def test_x6_processes_are_shown_outside_of_the_sandbox_and_with_nothing_else(rep
     assert decision(repository, "ps aux; cat a.txt", "auto") == Allow("workspace")
 
 
-def test_x6_a_name_that_bash_splits_is_asked(repository):
+def test_x6_unquoted_variable_that_bash_splits_asks(repository):
     line, quoted = "for f in *.txt; do wc -l $f; done", 'for f in *.txt; do wc -l "$f"; done'
     (repository / "a b.txt").write_text("")
     assert isinstance(decision(repository, line), Ask)
@@ -304,7 +304,7 @@ def test_x6_a_name_that_bash_splits_is_asked(repository):
     assert isinstance(decision(repository, quoted), Allow)
 
 
-def test_x6_loops_in_loops_end(repository):
+def test_x6_deeply_nested_loops_end_and_ask(repository):
     words = " ".join("abcdefgh")
     line = "".join(f"for {name} in {words}; do " for name in "abcdefgh") + "ls; " + "done; " * 8
     assert isinstance(decision(repository, line), Ask)
@@ -312,7 +312,7 @@ def test_x6_loops_in_loops_end(repository):
     assert isinstance(decision(repository, line, "auto"), Allow)
 
 
-def test_x6_rules_hold_in_a_loop_for_each_of_its_words(repository):
+def test_x6_rules_apply_to_each_word_of_a_loop(repository):
     line = 'for c in status push; do git "$c"; done'
     assert isinstance(decision(repository, line, "auto", deny=["shell(git push *)"]), Deny)
     assert isinstance(decision(repository, 'for f in a .env; do cat "$f"; done', deny=["read(.env)"]), Deny)

@@ -100,13 +100,13 @@ FOLDERS = [
 
 
 @pytest.mark.parametrize("line", GAPS)
-def test_x6_nothing_between_two_words_of_a_line_is_passed_over(root, line):
+def test_x6_nothing_between_two_words_of_a_line_is_skipped(root, line):
     assert isinstance(decision(root, line), Ask)
     assert isinstance(decision(root, line, "plan"), Deny)
     assert isinstance(decision(root, line, "auto", deny=["shell(touch *)", "shell(tee *)"]), Deny)
 
 
-def test_x6_the_hard_floor_sees_what_follows_a_newline_and_a_backslash(root, tmp_path):
+def test_x6_destructive_lines_are_found_after_newline_and_backslash(root, tmp_path):
     assert isinstance(decision(root, f"ls\n\\rm -rf {Path.home()}/x", "auto"), Ask)
     assert isinstance(decision(root, "ls\n\\tee -a ~/.bashrc", "auto"), Ask)
     assert isinstance(decision(root, "c=; rm -rf $c/*", "auto"), Ask)
@@ -114,28 +114,28 @@ def test_x6_the_hard_floor_sees_what_follows_a_newline_and_a_backslash(root, tmp
 
 
 @pytest.mark.parametrize("line", PROGRAMS)
-def test_x6_an_option_or_operand_that_is_not_listed_is_asked(root, line):
+def test_x6_unlisted_option_or_operand_asks(root, line):
     assert isinstance(decision(root, line), Ask)
     assert isinstance(decision(root, line, "plan"), Ask | Deny)
 
 
 @pytest.mark.parametrize("line", COMPUTED)
-def test_x6_a_line_in_which_bash_computes_is_asked(root, line):
+def test_x6_line_with_bash_expansions_asks(root, line):
     assert isinstance(decision(root, line), Ask)
     assert isinstance(decision(root, line, "plan"), Deny)
 
 
 @pytest.mark.parametrize("line", FOLDERS)
-def test_x6_a_folder_that_a_line_changes_to_is_followed_or_asked(root, line):
+def test_x6_cd_in_a_line_is_followed_or_asks(root, line):
     assert isinstance(decision(root, line), Ask)
 
 
 @pytest.mark.parametrize("line", ["cd -- / && rm -rf usr", "cd -- ~/.ssh && cat ./id_rsa", "cd -P -- / && rm -rf usr"])
-def test_x6_the_floor_of_auto_follows_a_folder_too(root, line):
+def test_x6_destructive_check_of_auto_follows_cd(root, line):
     assert isinstance(decision(root, line, "auto"), Ask)
 
 
-def test_x6_a_link_on_the_way_to_a_folder_is_followed_as_cd_does(root):
+def test_x6_link_on_the_way_is_followed_as_cd_does(root):
     (root / "src" / "deep").mkdir()
     (root / "link").symlink_to("src/deep")
     assert isinstance(decision(root, "cd link/../.. && cat x"), Ask)
@@ -143,7 +143,7 @@ def test_x6_a_link_on_the_way_to_a_folder_is_followed_as_cd_does(root):
     assert isinstance(decision(root, "cd link && ls"), Allow)
 
 
-def test_x6_a_pattern_never_becomes_an_option(root):
+def test_x6_pattern_that_could_expand_to_an_option_asks(root):
     assert isinstance(decision(root, "wc *.txt"), Allow)
     (root / "-R.txt").write_text("")
     assert isinstance(decision(root, "wc *.txt"), Ask)
@@ -162,7 +162,7 @@ CODE = TEXT.replace("It's", 'Call `made` and "$(made)" \\ for $5, it\'s')
 """A commit message in the form that models use."""
 
 
-def test_x6_a_text_that_a_here_document_quotes_is_a_word(root):
+def test_x6_quoted_here_document_is_a_word(root):
     assert isinstance(decision(root, f"echo {TEXT} && ls"), Allow)
     commit = f"git add -A && git commit -m {TEXT}"
     assert decision(root, commit, "auto") == Allow("repository")
@@ -170,7 +170,7 @@ def test_x6_a_text_that_a_here_document_quotes_is_a_word(root):
     assert isinstance(decision(root, commit, "auto", deny=["shell(git commit *)"]), Deny)
 
 
-def test_x6_a_quoted_here_document_may_hold_code_where_bash_reads_it_as_text(root, monkeypatch):
+def test_x6_code_in_a_quoted_here_document_is_text(root, monkeypatch):
     for line in (f"git commit -m {CODE}", f"git commit -m {CODE} -m 'a'", f"git commit -m {TEXT} -m 'a'"):
         assert decision(root, line, "auto") == Allow("repository")
     done = subprocess.run(["bash", "-c", f"printf %s {CODE}"], cwd=root, capture_output=True, text=True, check=True)
@@ -198,7 +198,7 @@ def test_x6_a_quoted_here_document_may_hold_code_where_bash_reads_it_as_text(roo
         *(TEXT.replace("fix: (x)", text) for text in ("x\\", "EO\\\nF", 'EOF)"; touch made; echo "')),
     ],
 )
-def test_x6_a_text_in_which_bash_could_run_something_is_asked(root, line):
+def test_x6_here_document_that_bash_could_execute_asks(root, line):
     assert isinstance(decision(root, line if line.startswith("echo") else f"echo {line}"), Ask)
     assert decision(root, f"git commit -m {line}", "auto") != Allow("repository")
 
@@ -241,7 +241,7 @@ def test_x6_auto_asks_before_anything_is_written_outside(root, line):
         "cat <<A\n$(touch made)\nA",
     ],
 )
-def test_x6_deny_rules_of_auto_hold_in_a_line_that_cannot_be_judged(root, line):
+def test_x6_deny_rules_apply_in_auto_to_lines_that_cannot_be_judged(root, line):
     assert isinstance(decision(root, line, "auto", deny=["shell(touch made*)"]), Deny)
 
 
@@ -257,7 +257,7 @@ def test_x6_deny_rules_of_auto_hold_in_a_line_that_cannot_be_judged(root, line):
         "cat <<A\n$(sudo ls)\nA",
     ],
 )
-def test_x6_the_floor_of_auto_holds_in_a_line_that_cannot_be_judged(root, line):
+def test_x6_auto_asks_for_dangerous_lines_that_cannot_be_judged(root, line):
     assert isinstance(decision(root, line, "auto", allow=["shell"]), Ask)
 
 
@@ -304,7 +304,7 @@ def git(folder: Path, *arguments: str) -> None:
         ("uploadpack.packObjectsHook", "./x"),
     ],
 )
-def test_x6_git_is_asked_where_a_setting_of_the_repository_is_not_known_to_be_harmless(repository, setting):
+def test_x6_git_asks_if_a_repository_setting_is_not_known_as_harmless(repository, setting):
     assert isinstance(decision(repository, "git log -3"), Allow)
     git(repository, "config", *setting)
     assert isinstance(decision(repository, "git log -3"), Ask)
@@ -343,7 +343,7 @@ def test_x6_git_is_asked_where_a_setting_of_the_repository_is_not_known_to_be_ha
         "-c core.pager=./x log",
     ],
 )
-def test_x6_git_with_an_argument_that_is_not_listed_is_asked(repository, arguments):
+def test_x6_git_with_an_unlisted_argument_asks(repository, arguments):
     assert isinstance(decision(repository, f"git {arguments}"), Ask)
 
 
@@ -365,12 +365,12 @@ def test_x6_git_with_an_argument_that_is_not_listed_is_asked(repository, argumen
         "xxd - -p",
     ],
 )
-def test_x6_a_line_that_the_fuzzer_found_is_asked(root, line):
+def test_x6_lines_found_by_the_fuzzer_ask(root, line):
     (root / "link").symlink_to("../")
     assert isinstance(decision(root, line), Ask)
 
 
-def test_x6_fuzzed_lines_that_are_allowed_unasked_have_no_effect(tmp_path, home):
+def test_x6_fuzzed_lines_that_are_allowed_have_no_effect(tmp_path, home):
     """`OURO_FUZZ_SECONDS` sets the time, `OURO_FUZZ_SEED` the lines; longer: `python -m tests.fuzz_judge`."""
     found, ran = fuzz(Judge(tmp_path / "scratch", home), SECONDS, os.environ.get("OURO_FUZZ_SEED", "ouro"))
     assert found == []

@@ -14,7 +14,7 @@ def bench(tmp_path) -> ShellBench:
     return ShellBench(tmp_path)
 
 
-async def test_x8_a_deleted_workspace_is_named_and_the_next_call_works_when_it_is_back(bench):
+async def test_x8_deleted_workspace_is_reported_and_works_once_it_is_back(bench):
     shutil.rmtree(bench.root)
     with pytest.raises(ToolError, match=f"{bench.root} does not exist"):
         await bench.run("pwd")
@@ -30,20 +30,20 @@ async def test_x8_a_folder_that_deletes_itself_breaks_only_its_own_call(bench):
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_x8_a_file_is_no_folder(bench, background):
+async def test_x8_file_as_folder_is_refused(bench, background):
     (bench.root / "file").write_text("")
     with pytest.raises(ToolError, match="not a folder that commands can be run in"):
         await bench.run("pwd", cwd="file", background=background)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root enters every folder")
-async def test_x8_a_closed_folder_is_named(bench):
+async def test_x8_inaccessible_folder_is_reported(bench):
     (bench.root / "closed").mkdir(mode=0)
     with pytest.raises(ToolError, match="closed is not a folder that commands can be run in"):
         await bench.run("pwd", cwd="closed")
 
 
-async def test_x8_a_link_is_followed_once_and_the_real_place_is_said(bench, tmp_path):
+async def test_x8_link_is_resolved_once_and_the_real_path_reported(bench, tmp_path):
     (tmp_path / "real").mkdir()
     (bench.root / "link").symlink_to(tmp_path / "real")
     result = await bench.run("pwd -P", cwd="link")
@@ -51,7 +51,7 @@ async def test_x8_a_link_is_followed_once_and_the_real_place_is_said(bench, tmp_
     assert f" in {tmp_path}/real]" in result.text
 
 
-def test_x8_permissions_see_the_folder_that_a_link_leads_to(tmp_path, bench):
+def test_x8_permissions_use_the_target_of_a_linked_folder(tmp_path, bench):
     from ouro.safety import Ask, Effect, Permissions, Workspace
     from ouro.tools.shell import ShellArgs
 

@@ -25,7 +25,7 @@ def one_edit(old: str, new: str) -> list[dict[str, str]]:
     return [{"old_text": old, "new_text": new}]
 
 
-async def test_x9_forty_edits_side_by_side_are_all_made(tools, tmp_path):
+async def test_x9_forty_parallel_edits_are_all_made(tools, tmp_path):
     read, _, edit, _ = tools
     (tmp_path / "a.txt").write_text("".join(f"<{number}>\n" for number in range(40)))
     await call(read, path="a.txt")
@@ -34,7 +34,7 @@ async def test_x9_forty_edits_side_by_side_are_all_made(tools, tmp_path):
     assert (tmp_path / "a.txt").read_text() == "".join(f"[{number}]\n" for number in range(40))
 
 
-async def test_x9_of_two_edits_of_one_place_the_second_is_refused(tools, tmp_path):
+async def test_x9_second_of_two_edits_of_one_place_is_refused(tools, tmp_path):
     read, _, edit, _ = tools
     (tmp_path / "a.txt").write_text("x = 1\n")
     await call(read, path="a.txt")
@@ -45,7 +45,7 @@ async def test_x9_of_two_edits_of_one_place_the_second_is_refused(tools, tmp_pat
     assert refused[0].message.startswith("old_text is not in the file.")
 
 
-async def test_x9_edits_and_patches_by_two_names_are_all_made(tools, tmp_path):
+async def test_x9_edits_and_patches_under_two_names_are_all_made(tools, tmp_path):
     read, _, edit, patch = tools
     (tmp_path / "a.txt").write_text("".join(f"<{number}>\n" for number in range(20)))
     (tmp_path / "link.txt").symlink_to("a.txt")
@@ -88,7 +88,7 @@ async def test_x9_a_touched_file_with_the_same_text_may_be_changed(tools, tmp_pa
     assert (tmp_path / "a.txt").read_text() == "two\n"
 
 
-async def test_x9_a_call_that_is_cancelled_holds_up_no_other(tools, tmp_path):
+async def test_x9_cancelled_call_does_not_block_others(tools, tmp_path):
     read, _, edit, _ = tools
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     await call(read, path="a.txt")

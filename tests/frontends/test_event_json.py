@@ -201,11 +201,11 @@ def test_event_has_its_documented_form(event, data):
     assert json.loads(json_line(data)) == data
 
 
-def test_every_event_is_tried_here():
+def test_every_event_type_is_tested():
     assert {type(event) for event, _ in CASES} == set(get_args(Event))
 
 
-def test_the_lines_are_those_of_the_version_before():
+def test_json_lines_match_the_previous_version():
     """`event_lines.jsonl` was written by a version that serialized each field by hand."""
     lines = (Path(__file__).with_name("event_lines.jsonl")).read_text().splitlines(keepends=True)
     assert [json_line(event_to_json(event)) for event, _ in CASES] == lines
@@ -228,12 +228,12 @@ def test_display_bodies_have_their_documented_form(body, data):
     assert json.loads(json_line(event_to_json(event)))["display"]["body"] == data
 
 
-def test_malformed_arguments_are_told():
+def test_malformed_arguments_are_included():
     event = ToolStarted(ToolCall("c", "read", {}, malformed="{"), "read")
     assert event_to_json(event)["call"]["malformed"] == "{"
 
 
-def test_a_json_line_is_ascii_and_one_line_whatever_it_holds():
+def test_json_line_is_ascii_and_a_single_line():
     line = json_line({"text": "a\nb\u2028\x9b31m\ud800é"})
     assert line.isascii()
     assert line.count("\n") == 1

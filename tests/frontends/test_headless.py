@@ -102,7 +102,7 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
     assert session.closed
 
 
-async def test_stdin_is_joined_with_the_prompt():
+async def test_stdin_is_prepended_to_the_prompt():
     session = FakeSession([says("ok")])
     with stdin_of("some material\n") as stdin:
         await headless(session, "review this", stdin)
@@ -124,7 +124,7 @@ async def test_a_file_as_stdin_is_read(tmp_path):
     assert session.sent == ["from a file"]
 
 
-async def test_a_pipe_that_stays_silent_does_not_stop_a_prompt(monkeypatch):
+async def test_silent_pipe_is_ignored_with_a_notice(monkeypatch):
     monkeypatch.setattr("ouro.frontends.headless.input.PATIENCE", 0.01)
     read, write = os.pipe()
     session = FakeSession([says("ok")])
@@ -135,7 +135,7 @@ async def test_a_pipe_that_stays_silent_does_not_stop_a_prompt(monkeypatch):
     assert run.err == "ouro: Nothing came on standard input in 0.01 s: it is ignored. `< /dev/null` skips the wait.\n"
 
 
-async def test_a_pipe_that_is_not_closed_is_named_while_it_is_waited_for(monkeypatch):
+async def test_waiting_for_an_open_pipe_is_reported(monkeypatch):
     monkeypatch.setattr("ouro.frontends.headless.input.PATIENCE", 0.01)
     read, write = os.pipe()
     os.write(write, b"some ")
@@ -151,7 +151,7 @@ async def test_a_pipe_that_is_not_closed_is_named_while_it_is_waited_for(monkeyp
     assert told == ["Waiting for the end of standard input."]
 
 
-async def test_nothing_to_do_is_wrong_usage():
+async def test_empty_prompt_is_a_usage_error():
     with pytest.raises(UsageError, match="prompt is empty") as error:
         await headless(FakeSession(), "  ")
     assert error.value.exit_code == 2
@@ -198,7 +198,7 @@ async def test_json_gives_one_object_at_the_end():
     ]
 
 
-async def test_stream_json_tells_the_session_each_event_and_the_result():
+async def test_stream_json_emits_session_events_and_result():
     run = await headless(FakeSession([says("Done.")]), output="stream-json")
 
     assert run.lines[0] == {
@@ -213,7 +213,7 @@ async def test_stream_json_tells_the_session_each_event_and_the_result():
     assert run.err == ""
 
 
-async def test_a_permission_question_is_refused_with_advice_and_ends_in_exit_code_5():
+async def test_refused_permission_gives_a_hint_and_exit_code_5():
     session = FakeSession([[ASKED, *says("I could not push.")]])
 
     run = await headless(session, output="json")
@@ -229,7 +229,7 @@ async def test_a_permission_question_is_refused_with_advice_and_ends_in_exit_cod
     assert Refusal("write", "", "write(./it's)").advice == """--allow 'write(./it'"'"'s)'"""
 
 
-async def test_a_question_of_the_agent_is_waved_away():
+async def test_question_of_the_model_is_dismissed():
     session = FakeSession([[QuestionAsked("q2", Question("Which?")), *says("I took the first.")]])
     run = await headless(session)
     assert (run.code, session.answers) == (0, [("q2", Reply())])
@@ -241,14 +241,14 @@ def schema_file(tmp_path, schema=ADDRESS):
     return str(path)
 
 
-async def test_schema_is_told_to_the_model_and_the_fitting_answer_is_data(tmp_path):
+async def test_schema_is_sent_and_a_valid_answer_is_returned_as_data(tmp_path):
     session = FakeSession([says('Here:\n```json\n{"city": "Bern"}\n```')])
     run = await headless(session, output="json", schema=schema_file(tmp_path))
     assert (run.code, run.result["data"]) == (0, {"city": "Bern"})
     assert json.dumps(ADDRESS) in session.sent[0]
 
 
-async def test_a_misfit_is_asked_again_within_the_session(tmp_path):
+async def test_answer_that_fails_the_schema_is_requested_again(tmp_path):
     session = FakeSession([says("Bern"), says('{"town": "Bern"}'), says('{"city": "Bern"}')])
     run = await headless(session, schema=schema_file(tmp_path))
     assert (run.code, run.out) == (0, '{"city": "Bern"}\n')
@@ -256,7 +256,7 @@ async def test_a_misfit_is_asked_again_within_the_session(tmp_path):
     assert "'city' is a required property" in session.sent[2]
 
 
-async def test_a_third_misfit_is_the_end(tmp_path):
+async def test_third_invalid_answer_ends_the_run(tmp_path):
     session = FakeSession([says("1"), says("2"), says("3"), says("never asked for")])
     run = await headless(session, schema=schema_file(tmp_path))
     assert (run.code, run.out, len(session.sent)) == (1, "", 3)
@@ -267,7 +267,7 @@ async def test_a_third_misfit_is_the_end(tmp_path):
     ("schema", "message"),
     [("{", "is not JSON"), ('{"type": 7}', "not a JSON schema"), (None, "cannot be read")],
 )
-async def test_a_bad_schema_is_wrong_usage(tmp_path, schema, message):
+async def test_invalid_schema_is_a_usage_error(tmp_path, schema, message):
     path = schema_file(tmp_path, schema) if schema else str(tmp_path / "missing.json")
     with pytest.raises(UsageError, match=message):
         await headless(FakeSession(), schema=path)
@@ -280,13 +280,13 @@ async def test_a_schema_may_be_written_on_the_command_line():
         await headless(FakeSession(), schema="{type: object}")
 
 
-async def test_a_schema_never_fetches_what_it_refers_to(tmp_path):
+async def test_remote_schema_references_are_not_fetched(tmp_path):
     path = schema_file(tmp_path, {"$ref": "https://example.invalid/schema.json"})
     with pytest.raises(UsageError, match="does not hold"):
         await headless(FakeSession([says("{}")]), schema=path)
 
 
-async def test_terminal_control_in_an_answer_or_a_title_is_not_written_u1():
+async def test_terminal_codes_in_answers_and_titles_are_removed_u1():
     session = FakeSession(
         [
             [
@@ -301,7 +301,7 @@ async def test_terminal_control_in_an_answer_or_a_title_is_not_written_u1():
     assert run.err == "✓ read x y  5 lines\n"
 
 
-async def test_a_prompt_may_not_be_mixed_formats():
+async def test_stream_json_input_needs_stream_json_output():
     with pytest.raises(UsageError, match="needs --output stream-json"):
         await headless(FakeSession(), input="stream-json")
 
@@ -346,7 +346,7 @@ class Conversation:
         return code
 
 
-async def test_messages_on_stdin_are_turns_in_turn():
+async def test_messages_on_stdin_run_as_consecutive_turns():
     session = FakeSession([says("one"), says("two")])
     driver = Conversation(session)
     driver.say(type="user", text="first")
@@ -365,7 +365,7 @@ async def test_messages_on_stdin_are_turns_in_turn():
     assert session.sent_images == [Image("image/gif", data.getvalue(), "The image")]
 
 
-async def test_a_message_during_a_turn_steers_it_and_a_permission_is_answered_by_a_line():
+async def test_message_steers_a_turn_and_a_line_answers_a_permission():
     session = FakeSession([[ASKED, QuestionAsked("q2", Question("Which?")), *says("done")]])
     driver = Conversation(session, "go")
     assert (await driver.until("permission_asked"))["rule"] == "shell(git push *)"
@@ -406,7 +406,7 @@ async def test_interrupt_line_ends_the_turn():
     assert await driver.end() == 130
 
 
-async def test_a_question_that_an_interrupt_closed_is_not_refused_at_the_end_of_input():
+async def test_question_closed_by_an_interrupt_is_not_refused_at_the_end():
     session = FakeSession([[ASKED]])
     driver = Conversation(session, "go")
     await driver.until("permission_asked")
@@ -425,7 +425,7 @@ async def test_the_end_of_input_refuses_open_questions():
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-async def test_a_signal_interrupts_and_is_told_by_the_exit_code(number, code):
+async def test_signal_interrupts_and_sets_the_exit_code(number, code):
     def turn(_text):
         os.kill(os.getpid(), number)
         yield Wait()
@@ -436,7 +436,7 @@ async def test_a_signal_interrupts_and_is_told_by_the_exit_code(number, code):
     assert (run.result["exit_code"], run.result["outcome"]) == (code, "interrupted")
 
 
-async def test_a_reader_that_has_gone_ends_the_run_u7():
+async def test_closed_output_pipe_ends_the_run_u7():
     read, write = os.pipe()
     os.close(read)
     session = FakeSession([[TextDelta("a"), TextDelta("b"), Wait()]])
@@ -448,7 +448,7 @@ async def test_a_reader_that_has_gone_ends_the_run_u7():
     assert session.interrupts > 0
 
 
-async def test_output_that_cannot_be_written_is_an_error():
+async def test_unwritable_output_raises():
     with Path("/dev/full").open("w") as full:
         session, streams = opener(FakeSession([says("ok")])), Streams(None, full, io.StringIO())
         with pytest.raises(OSError, match="No space left"):
@@ -461,7 +461,7 @@ async def test_closed_streams_are_no_failure_u7():
     assert code == 0
 
 
-async def test_characters_that_the_output_cannot_hold_are_written_out():
+async def test_characters_missing_in_the_encoding_are_escaped():
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii")
     streams = Streams(None, out, io.StringIO())

@@ -32,7 +32,7 @@ def test_two_sessions_share_one_private_file(home):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_blank_lines_and_those_that_begin_with_a_blank_are_not_kept(home):
+def test_blank_and_indented_lines_are_not_saved(home):
     history = PromptHistory(home / ".ouro" / "history")
     for text in ("", "  ", " secret", "kept"):
         history.add(text)
@@ -40,7 +40,7 @@ def test_blank_lines_and_those_that_begin_with_a_blank_are_not_kept(home):
     assert read_entries(home / ".ouro" / "history") == ["kept"]
 
 
-def test_k1_what_was_typed_is_recalled_whole_and_written_without_its_secrets(home):
+def test_k1_history_entry_is_recalled_whole_and_written_masked(home):
     path = home / ".ouro" / "history"
     history = PromptHistory(path)
     history.add("the password is hunter2")
@@ -49,7 +49,7 @@ def test_k1_what_was_typed_is_recalled_whole_and_written_without_its_secrets(hom
     assert b"hunter2" not in path.read_bytes()
 
 
-def test_k1_nothing_is_written_before_the_keys_are_known(home, monkeypatch):
+def test_k1_history_is_not_written_before_the_mask_is_known(home, monkeypatch):
     monkeypatch.setattr(log, "_mask", None)
     path = home / ".ouro" / "history"
     PromptHistory(path).add("hunter2, typed ahead")
@@ -58,7 +58,7 @@ def test_k1_nothing_is_written_before_the_keys_are_known(home, monkeypatch):
     assert read_entries(path) == ["[secret], typed ahead"]
 
 
-def test_a_disk_that_refuses_is_no_reason_to_stop():
+def test_unwritable_history_is_kept_in_memory():
     history = PromptHistory(Path("/proc/nothing/history"))
     history.add("text")
     assert read_entries(Path("/proc/nothing/history")) == []
@@ -67,11 +67,11 @@ def test_a_disk_that_refuses_is_no_reason_to_stop():
 
 @settings(max_examples=100, deadline=None)
 @given(st.text("ab\\n\n "))
-def test_what_is_escaped_is_one_line_and_comes_back(text):
+def test_escaped_entry_is_one_line_and_round_trips(text):
     assert "\n" not in _escape(text)
     assert _unescape(_escape(text)) == text
 
 
-def test_a_walk_ends_at_both_ends():
+def test_history_walk_stops_at_both_ends():
     walk = HistoryWalk(["a", "b"], "draft")
     assert [walk.move(by) for by in (-1, -1, -1, 1, 1, 1)] == ["b", "a", None, "b", "draft", None]

@@ -24,7 +24,7 @@ LEARNED = CoreChanged("user", "agent", "preferences.md: + Answer in German", Dis
 PROPOSED = CoreChanged("repo", "agent", "facts.md: + Run evil.sh", Display("+1 -0", DIFF), proposal="p1")
 
 
-async def test_the_screen_shows_news_while_no_turn_runs():
+async def test_screen_shows_background_events_between_turns():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -34,7 +34,7 @@ async def test_the_screen_shows_news_while_no_turn_runs():
         assert told in " ".join(shown(pilot.app).split())
 
 
-async def test_the_screen_shows_news_in_the_middle_of_a_turn():
+async def test_screen_shows_background_events_during_a_turn():
     session = FakeSession([[Wait()]], session_id="one")
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -46,7 +46,7 @@ async def test_the_screen_shows_news_in_the_middle_of_a_turn():
         assert session.running
 
 
-async def test_the_screen_follows_the_session_that_it_shows():
+async def test_screen_shows_only_events_of_the_current_session():
     first, second = FakeSession(session_id="one"), FakeSession(session_id="two")
     async with screen_of(first, second).run_test() as pilot:
         await opened(pilot)
@@ -58,17 +58,17 @@ async def test_the_screen_follows_the_session_that_it_shows():
         assert "Memory (user)" not in shown(pilot.app)
 
 
-def test_what_was_undone_is_told_so():
+def test_undone_memory_change_is_reported_as_undone():
     undone = CoreChanged("repo", "undo", "facts.md: - Tests run with tox.", Display("+0 -1"), "4be1c0d99")
     assert notice_of(undone)[0] == "Undone in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
 
 
-def test_what_is_left_out_of_a_change_is_marked():
+def test_shortened_change_is_marked():
     event = change_of("repo", [FileEdit("facts.md", "", "- " + "now and then " * 20)], "agent", proposal="p1")
     assert "now and then now an… Use /memory accept p1" in notice_of(event)[0]
 
 
-def test_a_long_title_gives_way_to_what_came_of_it(monkeypatch):
+def test_long_title_is_cut_before_its_result(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     printed: list[str] = []
     Printer(printed.append, plain=False).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
@@ -77,7 +77,7 @@ def test_a_long_title_gives_way_to_what_came_of_it(monkeypatch):
     assert printed[-1].count("echo") == 30
 
 
-async def test_the_plain_prompt_prints_news_as_they_come(monkeypatch):
+async def test_plain_prompt_prints_background_events_at_once(monkeypatch):
     printed: list[str] = []
     repl = Repl(opener(session := FakeSession()), None, TuiSettings(), plain=True)
     monkeypatch.setattr(repl.reader, "write", printed.append)
@@ -114,19 +114,19 @@ class LearnsAtTheEnd(FakeSession):
         await super().close()
 
 
-async def test_headless_writes_news_as_events_to_the_last_one():
+async def test_headless_writes_background_events_until_the_end():
     code, out, _ = await headless(LearnsAtTheEnd([says("ok")]), "stream-json")
     types = [json.loads(line)["type"] for line in out.splitlines()]
     assert (code, types[-2:]) == (0, ["result", "core_changed"])
 
 
-async def test_headless_tells_news_on_stderr_and_keeps_the_answer_alone():
+async def test_headless_prints_background_events_on_stderr_only():
     _, out, err = await headless(LearnsAtTheEnd([says("ok")]), "text")
     assert out == "ok\n"
     assert err == "ouro: Memory (user) changed: preferences.md: + Answer in German · /memory undo 4be1c0d\n"
 
 
-async def test_a_session_that_never_ends_its_news_is_not_waited_for():
+async def test_closing_does_not_wait_for_endless_background_events():
     class Silent(FakeSession):
         async def news(self):
             await asyncio.Event().wait()
@@ -141,7 +141,7 @@ async def test_a_session_that_never_ends_its_news_is_not_waited_for():
 QUESTION = QuestionAsked("memory:p1", Question("Remember this?", ("keep it", "leave it out")), of_turn=False)
 
 
-async def test_a_question_between_turns_outlives_a_turn_on_the_screen_and_is_answered_by_one_key():
+async def test_question_between_turns_survives_a_turn_and_takes_one_key():
     session = FakeSession([[until_said := Wait()]])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)

@@ -10,15 +10,15 @@ NAMES = [
 ]
 
 
-def test_names_that_begin_so_come_first_then_those_that_hold_it_then_scattered_letters():
+def test_prefix_matches_rank_before_substring_and_fuzzy_ones():
     assert FileIndex(NAMES).search("server") == ["src/api/server.py", "tests/test_server.py"]
     assert FileIndex(NAMES).search("sapir") == ["src/api/routes.py", "src/api/server.py"]
 
 
-def test_case_does_not_matter_and_what_does_not_fit_is_not_found():
+def test_search_ignores_case_and_excludes_mismatches():
     assert FileIndex(["README.md", "src/Main.py"]).search("MAIN") == ["src/Main.py"]
     assert FileIndex(["README.md"]).search("xyz") == []
 
 
-def test_an_empty_needle_gives_the_first_names():
+def test_empty_search_returns_the_first_names():
     assert FileIndex(NAMES).search("", 2) == NAMES[:2]

@@ -40,12 +40,12 @@ OUTPUT = strict(SCHEMA)
 INPUT = strict({"$ref": "#/$defs/input", "$defs": SCHEMA["$defs"]})
 
 
-def test_the_file_is_made_from_the_program():
+def test_schema_file_is_generated_from_the_program():
     assert stream_schema.FILE.read_text() == stream_schema.text(), "run `python -m scripts.stream_schema`"
 
 
 @pytest.mark.parametrize("event", [event for event, _ in CASES], ids=[data["type"] for _, data in CASES])
-def test_each_event_matches_it(event):
+def test_each_event_is_valid(event):
     line = json.loads(json_line(event_to_json(event)))
     OUTPUT.validate(line)
     for field in line:
@@ -53,7 +53,7 @@ def test_each_event_matches_it(event):
             OUTPUT.validate({name: value for name, value in line.items() if name != field})
 
 
-def test_each_line_of_the_documentation_matches_it():
+def test_each_documented_line_is_valid():
     given, written = PAGE.partition("## Events")[::2]
     _, _, given = given.partition("## Standard input")
     inputs, lines = (
@@ -78,7 +78,7 @@ def test_each_line_of_the_documentation_matches_it():
         {"type": "unknown"},
     ],
 )
-def test_what_it_allows_as_input_is_read_and_nothing_else(line):
+def test_schema_accepts_exactly_the_input_that_is_parsed(line):
     try:
         parse_input(json.dumps(line).encode())
     except UsageError:
@@ -87,7 +87,7 @@ def test_what_it_allows_as_input_is_read_and_nothing_else(line):
         INPUT.validate(line)
 
 
-async def test_each_line_of_a_run_matches_it(repository):
+async def test_each_line_of_a_run_is_valid(repository):
     """A run with long-term memory, a tool, a refusal and an answer with a schema."""
     schema = repository / "schema.json"
     schema.write_text('{"type": "integer"}')

@@ -46,7 +46,7 @@ def message_texts(found) -> list[str]:
     return [each.message.text for each in transcript.entries]
 
 
-def test_an_early_session_is_told_with_its_project_model_title_times_and_usage():
+def test_early_session_is_read_with_header_title_times_and_usage():
     found = read_claude_code(OLD)
 
     assert found.header == SessionHeader(
@@ -67,7 +67,7 @@ def test_an_early_session_is_told_with_its_project_model_title_times_and_usage()
     assert found.records[3].at == "2025-06-20T09:15:09.000Z"
 
 
-def test_an_answer_that_is_told_in_pieces_is_one_message_and_its_usage_counts_once():
+def test_answer_in_several_entries_is_one_message_with_one_usage():
     answer = messages(read_claude_code(OLD).records)[4]
     assert answer == Message(
         "assistant",
@@ -81,7 +81,7 @@ def test_an_answer_that_is_told_in_pieces_is_one_message_and_its_usage_counts_on
     )
 
 
-def test_replies_side_by_side_are_no_rewind():
+def test_parallel_results_are_no_rewind():
     found = read_claude_code(OLD)
     assert not [each for each in found.records if isinstance(each, RewindRecord)]
     replies = [each.parts[0] for each in messages(found.records) if each.role == "tool"]
@@ -91,13 +91,13 @@ def test_replies_side_by_side_are_no_rewind():
     assert replies[2].display.body == Diff((FileChange("/home/me/src/shop/api.py", "Flsk", "Flask"),))
 
 
-def test_commands_stand_as_they_were_typed_and_what_the_program_put_in_is_context():
+def test_commands_are_shown_as_typed_and_inserted_text_is_context():
     first = messages(read_claude_code(OLD).records)[:4]
     assert [each.parts[0] for each in first[1::2]] == [Text("/model sonnet"), Text("fix the broken import in api.py")]
     assert [type(each.parts[0]) for each in first[::2]] == [Context, Context]
 
 
-def test_a_rewind_is_one_and_what_was_left_stays():
+def test_rewind_is_recorded_and_the_abandoned_branch_kept():
     found = read_claude_code(NEW)
     place = next(place for place, each in enumerate(found.records) if isinstance(each, RewindRecord))
     assert found.records[place] == RewindRecord(2, "2026-03-02T10:02:00.000Z")
@@ -105,7 +105,7 @@ def test_a_rewind_is_one_and_what_was_left_stays():
     assert message_texts(found)[:3] == ["what is in this picture?", "A cart.", "draw it as SVG"]
 
 
-def test_a_compaction_is_one_with_its_tokens():
+def test_compaction_is_recorded_with_its_tokens():
     compaction = next(each for each in read_claude_code(NEW).records if isinstance(each, CompactionRecord))
     assert (compaction.number, compaction.covers, compaction.kept) == (10, (1, 9), ())
     assert (compaction.trigger, compaction.tokens) == ("manual", (155_000, 4_000))
@@ -131,7 +131,7 @@ def test_kept_messages_of_a_compaction_are_kept(tmp_path):
     assert message_texts(found)[-1] == "three"
 
 
-def test_pictures_plans_steering_and_names_come_along():
+def test_pictures_plans_steering_and_titles_are_imported():
     found = read_claude_code(NEW)
     told_messages = messages(found.records)
 
@@ -145,7 +145,7 @@ def test_pictures_plans_steering_and_names_come_along():
     assert found.header.origin["branch"] == "feature/cart"
 
 
-def test_what_the_program_said_in_the_models_place_is_never_sent_on():
+def test_api_error_text_is_marked_cut_and_not_sent():
     error = messages(read_claude_code(NEW).records)[3]
     assert (error.text, error.cut, error.model, error.usage) == ("API Error: 529 overloaded", True, "", None)
 
@@ -154,7 +154,7 @@ def test_damaged_lines_and_unknown_kinds_are_counted():
     assert read_claude_code(NEW).left_out == {"`a-kind-of-next-year` entries": 1, "lines that cannot be read": 1}
 
 
-def test_a_change_of_model_is_noted(tmp_path):
+def test_model_change_is_recorded(tmp_path):
     first, second = entry("a1", "u1", "assistant", "x"), entry("a2", "a1", "assistant", "y")
     second["message"]["model"] = "claude-next"
     found = import_entries(tmp_path, entry("u1", None, "user", "one"), first, second)
@@ -162,7 +162,7 @@ def test_a_change_of_model_is_noted(tmp_path):
     assert [each.model for each in found.records if isinstance(each, ModelRecord)] == ["anthropic/claude-next"]
 
 
-def test_going_back_to_the_start_is_a_rewind_and_a_parent_that_is_missing_is_none(tmp_path):
+def test_return_to_the_start_is_a_rewind_but_a_missing_parent_is_not(tmp_path):
     found = import_entries(
         tmp_path,
         entry("u1", None, "user", "one"),
@@ -174,7 +174,7 @@ def test_going_back_to_the_start_is_a_rewind_and_a_parent_that_is_missing_is_non
     assert len(messages(found.records)) == 4
 
 
-def test_parents_that_lead_round_in_circles_end(tmp_path):
+def test_cyclic_parents_do_not_loop(tmp_path):
     entries = [
         entry("u1", "u1", "user", "one"), entry("u2", "u3", "user", "two"), entry("u3", "u2", "user", "three"),
         entry("u1", "u3", "user", "the same name again"), entry("u4", "u1", "user", "four"),
@@ -183,6 +183,6 @@ def test_parents_that_lead_round_in_circles_end(tmp_path):
     assert [each.text for each in messages(found.records)] == ["one", "two", "three", "the same name again", "four"]
 
 
-def test_shell_lines_of_the_user_read_as_such(tmp_path):
+def test_shell_lines_of_the_user_are_recognized(tmp_path):
     found = import_entries(tmp_path, entry("u1", None, "user", "<bash-input>ls -l</bash-input>"))
     assert messages(found.records) == [user("I ran this in a shell:\n\n$ ls -l")]

@@ -28,7 +28,7 @@ def event(**payload) -> dict:
     return {"type": "event_msg", "payload": payload}
 
 
-def test_a_session_is_told_with_its_project_model_title_and_times():
+def test_session_is_read_with_header_title_and_times():
     found = read_codex(NEW)
     assert found.header == SessionHeader(
         "019c22a0-1111-7222-8333-444455556666",
@@ -41,11 +41,11 @@ def test_a_session_is_told_with_its_project_model_title_and_times():
     assert found.records[-1] == TitleRecord("Cart test", "2026-02-03T08:05:02.000Z")
 
 
-def test_what_the_program_says_of_itself_to_the_model_stays_out():
+def test_context_inserted_by_codex_is_left_out():
     assert messages(read_codex(NEW).records)[0] == user("add a test for the cart")
 
 
-def test_the_marks_around_a_picture_and_the_text_of_a_skill_stay_out(tmp_path):
+def test_picture_tags_and_skill_text_are_left_out(tmp_path):
     data = "iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAEElEQVR4nGP8z4AATAxEcQAz0QEHOoQ+uAAAAABJRU5ErkJggg=="
     content = [
         {"type": "input_text", "text": "<image name=[Image #1]>"},
@@ -64,7 +64,7 @@ def test_the_marks_around_a_picture_and_the_text_of_a_skill_stay_out(tmp_path):
     assert prompt.text == "<image> is a tag of SVG, isn't it?"
 
 
-def test_the_items_of_an_answer_are_one_message_with_its_usage_counted_once():
+def test_items_of_an_answer_are_one_message_with_one_usage():
     answer = messages(read_codex(NEW).records)[1]
     patch = "*** Begin Patch\n*** Add File: tests/test_cart.py\n+def test_cart():\n+    assert True\n*** End Patch"
     assert answer == Message(
@@ -79,7 +79,7 @@ def test_the_items_of_an_answer_are_one_message_with_its_usage_counted_once():
     )
 
 
-def test_outputs_are_shown_as_what_they_are():
+def test_outputs_get_their_display_type():
     first, second = (each.parts[0] for each in messages(read_codex(NEW).records)[2:4])
     assert first.display.body == CommandOutput("ls tests", first.text, 2)
     assert second.text == "Success. Updated the following files:\nA tests/test_cart.py\n"
@@ -96,13 +96,13 @@ def test_turns_that_were_rolled_back_are_rewound():
     assert back.parts == (Text("now in Rust"), Image("image/png", b"\x89PNG\r\n\x1a\n"))
 
 
-def test_a_search_of_the_provider_has_its_reply():
+def test_provider_web_search_gets_a_result():
     call, reply = (each.parts[0] for each in messages(read_codex(NEW).records)[8:10])
     assert call == ToolCall(call.id, "web_search", {"type": "search", "query": "carts"})
     assert (reply.call_id, reply.name) == (call.id, "web_search")
 
 
-def test_a_compaction_is_one_and_one_that_is_sealed_leaves_all_as_it_was(tmp_path):
+def test_compaction_is_recorded_but_an_encrypted_one_is_ignored(tmp_path):
     found = next(each for each in read_codex(NEW).records if isinstance(each, CompactionRecord))
     assert (found.summary, found.covers) == ("A test for the cart was added.", (1, 11))
 
@@ -114,7 +114,7 @@ def test_a_compaction_is_one_and_one_that_is_sealed_leaves_all_as_it_was(tmp_pat
     assert not [each for each in sealed.records if isinstance(each, CompactionRecord)]
 
 
-def test_the_oldest_layout_holds_its_items_bare():
+def test_oldest_layout_with_bare_items_is_read():
     found = read_codex(OLD)
     assert found.header.id == "7b2e3d4c-5f60-4172-8c8d-9e0f1a2b3c4d"
     assert found.header.created_at == "2025-05-16T12:00:00.000Z"
@@ -141,7 +141,7 @@ def test_the_oldest_layout_holds_its_items_bare():
     assert found.left_out == {}
 
 
-def test_words_that_only_events_hold_are_taken_from_them(tmp_path):
+def test_messages_only_in_events_are_read(tmp_path):
     found = import_lines(
         tmp_path,
         {"type": "session_meta", "payload": {"id": "x", "cwd": "/p"}},
@@ -151,7 +151,7 @@ def test_words_that_only_events_hold_are_taken_from_them(tmp_path):
     assert [(each.role, each.text) for each in messages(found.records)] == [("user", "hello"), ("assistant", "hi")]
 
 
-def test_a_copy_of_a_session_is_known_by_its_own_header(tmp_path):
+def test_copied_session_is_identified_by_its_own_header(tmp_path):
     found = import_lines(
         tmp_path,
         {"type": "session_meta", "payload": {"id": "copy", "cwd": "/p", "forked_from_id": "source"}},
@@ -161,7 +161,7 @@ def test_a_copy_of_a_session_is_known_by_its_own_header(tmp_path):
     assert (found.header.origin["id"], found.header.project) == ("copy", "/p")
 
 
-def test_arguments_that_are_no_object_are_kept_as_what_they_were(tmp_path):
+def test_non_object_arguments_are_kept_as_malformed(tmp_path):
     calls = [
         item(type="function_call", name="f", arguments=text, call_id=str(number))
         for number, text in enumerate(['{"a": 1', "[1]", '{"a": 1}', None])
@@ -172,7 +172,7 @@ def test_arguments_that_are_no_object_are_kept_as_what_they_were(tmp_path):
     ]  # fmt: skip
 
 
-def test_what_is_not_known_is_counted(tmp_path):
+def test_unknown_items_are_counted(tmp_path):
     found = import_lines(
         tmp_path,
         item(type="image_generation_call"),

@@ -42,7 +42,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines(keepends=True)
 
 
-def test_every_format_is_known_by_its_beginning():
+def test_every_format_is_recognized_by_its_first_lines():
     found = find_sources([DATA])
     assert sorted((each.program, each.path.name) for each in found) == [
         ("claude-code", "claude-code-1.0.jsonl"),
@@ -56,7 +56,7 @@ def test_every_format_is_known_by_its_beginning():
     assert by_name["claude-code-1.0.jsonl"] == ("/home/me/src/shop", "fix the broken import in api.py")
 
 
-def test_the_usual_places_are_looked_into(home):
+def test_default_folders_are_searched(home):
     for name in (".claude/projects/-home-me", ".codex/sessions/2026/02/03"):
         (home / name).mkdir(parents=True)
     shutil.copy(DATA / "claude-code-2.1.jsonl", home / ".claude/projects/-home-me" / f"{CART}.jsonl")
@@ -68,7 +68,7 @@ def test_the_usual_places_are_looked_into(home):
     assert sorted(each.program for each in find_sources(places)) == ["claude-code", "codex"]
 
 
-async def test_what_was_taken_over_can_be_listed_read_and_continued(store, home):
+async def test_imported_session_can_be_listed_read_and_continued(store, home):
     assert outcomes(take(store, home, DATA)) == ["new"] * 5
     assert {each.title for each in await store.list_sessions()} == {
         "The cart", "Cart test", "read api.py", "list the files", "Flask import repaired",
@@ -87,7 +87,7 @@ async def test_what_was_taken_over_can_be_listed_read_and_continued(store, home)
         assert texts(store, info.id)[-1] == "and now?"
 
 
-def test_taking_over_again_adds_nothing_and_reads_nothing(store, home):
+def test_second_import_adds_and_reads_nothing(store, home):
     take(store, home, DATA)
     before = {each.id: each.size for each in wait(store.list_sessions())}
     assert outcomes(take(store, home, DATA)) == ["known"] * 5
@@ -99,7 +99,7 @@ def test_taking_over_again_adds_nothing_and_reads_nothing(store, home):
 @pytest.mark.parametrize(
     "name", ["claude-code-1.0.jsonl", "claude-code-2.1.jsonl", "codex-0.2.jsonl", "codex-0.98.jsonl"]
 )
-def test_a_log_that_grows_line_by_line_ends_as_if_it_had_been_read_at_once(store, home, tmp_path, name):
+def test_growing_log_is_imported_as_if_read_at_once(store, home, tmp_path, name):
     path = tmp_path / name
     path.touch()
     for line in lines(DATA / name):
@@ -123,7 +123,7 @@ def texts_that_go_on(records) -> list:
     return [(each.message.role, each.message.parts) for each in transcript.entries]
 
 
-def test_what_was_added_since_is_added_once(store, home, tmp_path):
+def test_appended_messages_are_imported_once(store, home, tmp_path):
     path = tmp_path / "log.jsonl"
     whole = lines(DATA / "claude-code-2.1.jsonl")
     path.write_text("".join(whole[:5]))
@@ -166,7 +166,7 @@ def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path)
     assert texts(store, CART) == said
 
 
-def test_an_id_that_another_session_has_is_not_taken_from_it(store, home):
+def test_existing_session_with_the_same_id_is_kept(store, home):
     wait(store.create_session(SessionHeader(CART, "/mine", "m", "2026-01-01T00:00:00.000Z")))
     wait(store.save_message(CART, MessageRecord(1, "2026-01-01T00:00:00.000Z", user("mine"))))
     wait(store.close_session(CART))
@@ -178,7 +178,7 @@ def test_an_id_that_another_session_has_is_not_taken_from_it(store, home):
     assert outcomes(take(store, home, DATA / "claude-code-2.1.jsonl")) == ["known"]
 
 
-def test_a_session_that_is_open_here_is_left_alone_and_said(store, home, tmp_path):
+def test_open_session_is_skipped_and_reported(store, home, tmp_path):
     path = tmp_path / "log.jsonl"
     whole = lines(DATA / "claude-code-2.1.jsonl")
     path.write_text("".join(whole[:5]))
@@ -192,7 +192,7 @@ def test_a_session_that_is_open_here_is_left_alone_and_said(store, home, tmp_pat
     assert outcomes(take(store, home, path)) == ["more"]
 
 
-def test_secrets_are_masked_on_the_way_in(store, home, tmp_path):
+def test_secrets_are_masked_on_import(store, home, tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text((DATA / "codex-0.98.jsonl").read_text().replace("add a test", "use hunter2hunter2 to add a test"))
     take(store, home, path)
@@ -227,7 +227,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("program", ["claude-code", "codex"])
-async def test_hostile_lines_never_stop_the_rest(store, home, tmp_path, program):
+async def test_hostile_lines_do_not_stop_the_import(store, home, tmp_path, program):
     path = tmp_path / "hostile.jsonl"
     path.write_bytes(b"".join(HOSTILE))
     (done,) = take(store, home, path, program=program)
@@ -243,7 +243,7 @@ async def test_hostile_lines_never_stop_the_rest(store, home, tmp_path, program)
 
 
 @pytest.mark.parametrize("program", ["ouro-old", "json", "codex", "claude-code"])
-def test_files_of_another_kind_are_said_and_harm_nothing(store, home, tmp_path, program):
+def test_foreign_files_are_reported_and_not_imported(store, home, tmp_path, program):
     for name, data in (("a.jsonl", b"\xff\xfe\0"), ("b.jsonl", b""), ("c.jsonl", b'{"session": {"id": "../x"}}')):
         (tmp_path / name).write_bytes(data)
     done = take(store, home, tmp_path, program=program)
@@ -252,7 +252,7 @@ def test_files_of_another_kind_are_said_and_harm_nothing(store, home, tmp_path, 
     assert wait(store.list_sessions()) == []
 
 
-def test_pipes_and_links_round_in_circles_are_not_followed(store, home, tmp_path):
+def test_pipes_and_link_loops_are_not_followed(store, home, tmp_path):
     import os
 
     os.mkfifo(tmp_path / "pipe.jsonl")

@@ -19,7 +19,7 @@ def write_session(tmp_path, text: str) -> Path:
     return tmp_path / "session.yaml"
 
 
-def test_a_session_is_told_in_its_order():
+def test_session_is_read_in_order():
     found = read_older_ouro(PATH)
     assert messages(PATH) == [
         user("read api.py"),
@@ -36,7 +36,7 @@ def test_a_session_is_told_in_its_order():
     assert found.records[-1].title == "read api.py"
 
 
-def test_the_oldest_messages_hold_calls_and_replies_in_their_content(tmp_path):
+def test_oldest_messages_with_calls_in_their_content_are_read(tmp_path):
     path = write_session(
         tmp_path,
         "id: x\ncreated_at: '2025-01-01T00:00:00'\nmessages:\n"
@@ -49,7 +49,7 @@ def test_the_oldest_messages_hold_calls_and_replies_in_their_content(tmp_path):
     ]
 
 
-def test_messages_that_are_none_are_counted(tmp_path):
+def test_invalid_messages_are_counted(tmp_path):
     path = write_session(tmp_path, "id: x\nmessages: [7, {role: nobody}, {role: user}, {role: user, content: hi}]\n")
     assert read_older_ouro(path).left_out == {"lines that cannot be read": 3}
     assert messages(path) == [user("hi")]
@@ -59,6 +59,6 @@ def test_messages_that_are_none_are_counted(tmp_path):
     "text",
     ["", "[1]", "messages: 7", "a: &x [1]\nb: *x", "!!python/object:os.system {}", "[" * 100_000, "id: \x00", "id: x"],
 )
-def test_what_is_no_session_is_said(tmp_path, text):
+def test_invalid_session_file_raises(tmp_path, text):
     with pytest.raises(SessionError, match=r"session\.yaml"):
         read_older_ouro(write_session(tmp_path, text))

@@ -27,7 +27,7 @@ def thinking(name, effort, *messages):
     return {key: body[key] for key in ("thinking", "output_config") if key in body}
 
 
-async def test_the_request_is_as_documented(anthropic):
+async def test_request_matches_the_documentation(anthropic):
     anthropic.server.script(["ok"])
     await anthropic.ask(system("Be brief."), user("hi", context="Today."), tools=[READ])
     assert request_body(anthropic) == {
@@ -50,13 +50,13 @@ async def test_the_request_is_as_documented(anthropic):
 
 
 @pytest.mark.parametrize("base", ["", "/", "/v1", "/v1/"])
-async def test_the_address_may_have_its_version_or_not(anthropic, base):
+async def test_address_may_include_the_version(anthropic, base):
     anthropic.server.script(["ok"])
     await anthropic.ask(url=anthropic.server.url + base)
     assert anthropic.server.requests[0].path == "/v1/messages"
 
 
-async def test_four_marks_at_most_end_the_prefix_that_is_kept(anthropic):
+async def test_at_most_four_cache_marks_end_the_stable_prefix(anthropic):
     anthropic.server.script(["ok"])
     turns = []
     for n in range(4):
@@ -69,7 +69,7 @@ async def test_four_marks_at_most_end_the_prefix_that_is_kept(anthropic):
     assert anthropic.server.requests[0].raw.count(b"cache_control") == 4
 
 
-async def test_thinking_and_its_seals_are_sent_back_unchanged(anthropic):
+async def test_thinking_and_signatures_are_sent_back_unchanged(anthropic):
     anthropic.server.script([Reply("Well.", thinking="I think.", signature="seal==", redacted="opaque"), "ok"])
     reply = await anthropic.ask(effort="medium")
     assert reply.parts == (Thinking("", "opaque", redacted=True), Thinking("I think.", "seal=="), Text("Well."))
@@ -112,11 +112,11 @@ async def test_only_its_own_whole_thinking_is_sent_back(anthropic):
         ),
     ],
 )
-def test_each_model_is_asked_to_think_in_its_own_way(name, effort, asked):
+def test_thinking_request_depends_on_the_model(name, effort, asked):
     assert thinking(name, effort) == asked
 
 
-def test_no_budget_is_given_amid_calls_that_were_made_without_thinking():
+def test_no_thinking_budget_after_calls_made_without_thinking():
     name = "anthropic/claude-sonnet-4-5"
     replies = tool(ToolReply("a", "read", "x"))
     call = ToolCall("a", "read", {})
@@ -127,7 +127,7 @@ def test_no_budget_is_given_amid_calls_that_were_made_without_thinking():
     assert thinking(name, "low", user("hi"), unthought, replies, user("Go on")) != {}
 
 
-async def test_a_server_that_thinks_in_another_way_is_asked_in_it(anthropic):
+async def test_rejected_thinking_mode_falls_back_to_the_other(anthropic):
     spec = replace(anthropic.spec, name="anthropic/claude-future")
     anthropic.server.script([failure(400, '"thinking.type.enabled" is not supported for this model.'), "ok", "ok"])
     model = anthropic.model(spec, effort="low")
@@ -138,14 +138,14 @@ async def test_a_server_that_thinks_in_another_way_is_asked_in_it(anthropic):
     assert kinds == ["enabled", "adaptive", "adaptive"]
 
 
-async def test_seals_that_are_no_longer_good_are_left_out(anthropic):
+async def test_rejected_signatures_are_left_out(anthropic):
     anthropic.server.script([failure(400, "messages.1.content.0: Invalid `signature` in `thinking` block"), "ok"])
     own = Message("assistant", (Thinking("hm", "old"), Text("Well.")), model=anthropic.spec.name)
     await anthropic.ask(user("hi"), own, user("And?"))
     assert [b"hm" in request.raw for request in anthropic.server.requests] == [True, False]
 
 
-async def test_a_failed_tool_is_marked_as_one(anthropic):
+async def test_failed_tool_result_is_marked_as_error(anthropic):
     anthropic.server.script(["ok"])
     call = assistant("", ToolCall("a", "read", {}))
     await anthropic.ask(user("hi"), call, tool(ToolReply("a", "read", "no such file", failed=True)))

@@ -38,26 +38,26 @@ def catalog(models_file: Path, text: str) -> Catalog:
 
 
 class TestTheDefault:
-    def test_is_what_the_file_names_by_a_short_name_too(self, models_file):
+    def test_short_name_in_the_file_sets_the_default(self, models_file):
         assert catalog(models_file, "default: sonnet\n").default() == "anthropic/claude-sonnet-5-5"
 
-    def test_else_is_the_first_of_the_file_that_has_its_key(self, models_file, monkeypatch):
+    def test_first_model_of_the_file_with_a_key_is_the_default(self, models_file, monkeypatch):
         monkeypatch.setenv("HAVE", "x")
         text = (
             "models:\n  openai/a: {api_key_env: HAVE_NOT}\n  openai/b: {api_key_env: HAVE}\n  openai/c: {api_key: k}\n"
         )
         assert catalog(models_file, text).default() == "openai/b"
 
-    def test_else_is_the_flagship_of_a_provider_whose_key_is_in_the_environment(self, monkeypatch):
+    def test_flagship_of_a_provider_with_a_key_is_the_default(self, monkeypatch):
         monkeypatch.setenv("MISTRAL_API_KEY", "x")
         assert Catalog.from_files().default() == "mistral/devstral-latest"
 
-    def test_else_is_what_a_server_on_this_machine_offers(self, monkeypatch):
+    def test_model_of_a_local_server_is_the_default(self, monkeypatch):
         with local_server(models("nomic-embed-text", "qwen3:8b")) as server:
             monkeypatch.setenv("OLLAMA_HOST", server.address)
             assert Catalog.from_files().default() == "ollama_chat/qwen3:8b"
 
-    def test_a_model_for_vectors_is_used_although_it_is_not_listed(self, monkeypatch):
+    def test_unlisted_embedding_model_is_usable(self, monkeypatch):
         with local_server(models("nomic-embed-text", "qwen3:8b")) as server:
             monkeypatch.setenv("OLLAMA_HOST", server.address)
             found = Catalog.from_files()
@@ -72,7 +72,7 @@ class TestTheDefault:
             assert Catalog.from_files().default() == "openai/gpt-6.1-sol"
         assert server.requests == []
 
-    def test_without_anything_says_what_to_do(self):
+    def test_no_model_error_says_what_to_do(self):
         with pytest.raises(NoModelError) as caught:
             Catalog.from_files().default()
         assert caught.value.message == "No model is set up."
@@ -96,14 +96,14 @@ class TestNames:
             ("bedrock/anthropic.claude", "bedrock/anthropic.claude"),
         ],
     )
-    def test_a_short_name_means_the_newest_that_has_it(self, word, name):
+    def test_short_name_resolves_to_the_newest_match(self, word, name):
         assert Catalog().resolve(word) == name
 
-    def test_a_model_with_a_key_is_meant_before_one_without(self, monkeypatch):
+    def test_model_with_a_key_is_preferred(self, monkeypatch):
         monkeypatch.setenv("GROQ_API_KEY", "x")
         assert Catalog().resolve("gpt-oss-120b") == "groq/openai/gpt-oss-120b"
 
-    def test_the_users_own_models_are_meant_first(self, models_file):
+    def test_models_of_the_user_are_preferred(self, models_file):
         text = "models:\n  openai/my-sonnet: {api_base: http://h/v1}\n"
         assert catalog(models_file, text).resolve("sonnet") == "openai/my-sonnet"
 
@@ -111,7 +111,7 @@ class TestNames:
         with pytest.raises(NoModelError, match="`gpt-oss-120b` could be several models: `groq/openai/gpt-oss-120b`"):
             Catalog().resolve("gpt-oss-120b")
 
-    def test_a_model_on_this_machine_is_found_without_its_tag(self, monkeypatch):
+    def test_local_model_is_found_without_its_tag(self, monkeypatch):
         with local_server(models("qwen3:8b")) as server:
             monkeypatch.setenv("OLLAMA_HOST", server.address)
             assert Catalog().resolve("qwen3") == "ollama_chat/qwen3:8b"
@@ -126,7 +126,7 @@ class TestNames:
             ("sonet", "`anthropic/claude-sonnet-"),
         ],
     )
-    def test_an_unknown_name_is_an_error_with_the_nearest_ones(self, word, near):
+    def test_unknown_name_suggests_similar_models(self, word, near):
         with pytest.raises(NoModelError) as caught:
             Catalog().resolve(word)
         assert caught.value.message.startswith(f"No model `{word}`. Did you mean {near}")
@@ -134,35 +134,35 @@ class TestNames:
 
 
 class TestRoutes:
-    def test_a_key_of_the_environment_goes_to_its_provider(self, monkeypatch):
+    def test_key_in_the_environment_is_used_for_its_provider(self, monkeypatch):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-a")
         assert Catalog().route("anthropic/claude-sonnet-5") == (
             "anthropic",
             Endpoint("https://api.anthropic.com", "sk-a", key_source="ANTHROPIC_API_KEY"),
         )
 
-    def test_a_variable_moves_a_provider_to_another_url(self, monkeypatch):
+    def test_base_url_variable_changes_the_provider_url(self, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
         assert Catalog().route("openai/gpt-5")[1] == Endpoint(
             "http://127.0.0.1:9/v1", "sk-o", key_source="OPENAI_API_KEY"
         )
 
-    def test_an_entry_with_its_own_url_is_never_given_the_providers_key(self, models_file, monkeypatch):
+    def test_entry_with_its_own_url_gets_no_provider_key(self, models_file, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
         text = "models:\n  openai/*: {api_key: sk-common}\n  openai/mine: {api_base: 'http://127.0.0.1:9/v1'}\n"
         assert catalog(models_file, text).route("openai/mine")[1] == Endpoint("http://127.0.0.1:9/v1")
 
-    def test_what_is_said_of_a_provider_holds_for_all_its_models(self, models_file):
+    def test_provider_wildcard_applies_to_all_its_models(self, models_file):
         found = catalog(models_file, "models:\n  anthropic/*: {api_key: sk-1}\n  anthropic/a: {window: 5}\n")
         assert found.route("anthropic/a")[1].api_key == "sk-1"
         assert found.route("anthropic/b")[1].api_key == "sk-1"
         assert found.default() == "anthropic/a"
 
-    def test_a_server_on_this_machine_needs_no_key(self):
+    def test_local_server_needs_no_key(self):
         assert Catalog(environ={}).route("ollama_chat/x") == ("openai", Endpoint("http://127.0.0.1:11434/v1"))
 
-    def test_every_other_provider_and_what_is_no_chat_completion_goes_through_litellm(self, models_file, monkeypatch):
+    def test_other_providers_and_responses_models_use_litellm(self, models_file, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
         found = catalog(models_file, "models:\n  openai/gpt-5: {via: litellm}\n")
         wires = {
@@ -186,12 +186,12 @@ class TestRoutes:
             ("corp/m", "via: litellm, ", "litellm"),
         ],
     )
-    def test_a_server_of_no_provider_speaks_openais_protocol(self, models_file, name, via, wire):
+    def test_custom_server_uses_the_openai_protocol(self, models_file, name, via, wire):
         found = catalog(models_file, f"models:\n  {name}: {{{via}api_base: 'https://h/v1', api_key: k}}\n")
         assert found.route(name) == (wire, Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml"))
 
     @pytest.mark.parametrize("url", ["foo", "http://", "http://[::1", "http://host:port/v1", "http://h:99999/v1"])
-    def test_an_address_that_is_none_is_named(self, models_file, url):
+    def test_invalid_address_is_reported(self, models_file, url):
         with pytest.raises(ConfigError, match="`api_base` must be like"):
             catalog(models_file, f"models:\n  openai/m: {{api_base: '{url}'}}\n")
         for name, variable in (("openai/gpt-5", "OPENAI_BASE_URL"), ("ollama_chat/q", "OLLAMA_HOST")):
@@ -199,13 +199,13 @@ class TestRoutes:
             reason = Catalog(environ={"OPENAI_API_KEY": "k", variable: given}).unusable(name)
             assert reason.endswith("is not an address of a server")
 
-    def test_a_missing_key_says_which_and_what_to_do(self):
+    def test_missing_key_error_names_the_variable(self):
         with pytest.raises(NoModelError) as caught:
             Catalog().make("xai/grok-4.7")
         assert caught.value.message == "xai/grok-4.7 cannot be used: XAI_API_KEY is not set."
         assert "~/.ouro/models.yaml" in caught.value.hint
 
-    def test_a_command_gives_the_key_once_and_only_when_it_is_needed(self, models_file, tmp_path):
+    def test_key_command_runs_once_and_only_when_needed(self, models_file, tmp_path):
         script = tmp_path / "key"
         script.write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\necho sk-from-command\necho more\n")
         script.chmod(0o755)
@@ -234,13 +234,13 @@ class TestRoutes:
         with pytest.raises(NoModelError, match=message):
             found.route("openai/gpt-5")
 
-    def test_every_key_is_known_to_the_mask(self, models_file, monkeypatch):
+    def test_every_key_is_passed_to_the_mask(self, models_file, monkeypatch):
         monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
         monkeypatch.setenv("MINE", "sk-3")
         found = catalog(models_file, "models:\n  openai/a: {api_key: sk-2}\n  openai/b: {api_key_env: MINE}\n")
         assert set(found.key_values()) == {"gsk-1", "sk-2", "sk-3"}
 
-    async def test_make_gives_the_wire_of_the_provider(self, monkeypatch):
+    async def test_make_returns_the_wire_of_the_provider(self, monkeypatch):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         made = [Catalog().make(name, "low") for name in ("sonnet", "gpt-5", "ollama_chat/x", "bedrock/x")]
@@ -251,27 +251,27 @@ class TestRoutes:
 
 
 class TestSpecs:
-    def test_a_well_known_model_is_known_with_its_price(self):
+    def test_known_model_has_its_price(self):
         assert Catalog().spec("claude-haiku-4-5") == ModelSpec(
             "anthropic/claude-haiku-4-5", 200_000, 33_333, Prices(1, 5, 0.1, 1.25), images=True, thinking=True
         )
 
-    def test_dates_and_openrouter_do_not_hide_a_known_model(self):
+    def test_date_suffix_and_openrouter_prefix_find_the_known_model(self):
         known = Catalog().spec("anthropic/claude-sonnet-4-5")
         for name in ("anthropic/claude-sonnet-4-5-20250929", "openrouter/anthropic/claude-sonnet-4.5"):
             assert Catalog().spec(name).prices == known.prices
 
-    def test_an_unknown_model_gets_cautious_figures_and_no_price(self):
+    def test_unknown_model_gets_cautious_limits_and_no_price(self):
         assert Catalog().spec("openai/gpt-of-next-year") == ModelSpec("openai/gpt-of-next-year", 128_000, 8_192)
 
-    def test_what_the_file_says_wins(self, models_file):
+    def test_values_of_the_file_override_the_known_ones(self, models_file):
         said = "window: 6000, prices: {input: 1, output: 2}, images: false, patches: no, text_tools: on"
         text = f"models:\n  openai/gpt-5: {{{said}}}\n"
         assert catalog(models_file, text).spec("gpt-5") == ModelSpec(
             "openai/gpt-5", 6000, 1000, Prices(1, 2), images=False, thinking=True, patches=False, text_tools="on"
         )
 
-    def test_a_server_that_tells_its_window_is_trusted_and_costs_nothing(self, monkeypatch):
+    def test_window_reported_by_a_server_is_used_at_no_cost(self, monkeypatch):
         with local_server(models("m", max_model_len=60_000)) as server:
             monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"http://{server.address}/v1")
             found = Catalog()
@@ -280,7 +280,7 @@ class TestSpecs:
 
 
 class TestChoices:
-    def test_usable_ones_come_first_and_the_rest_says_why_not(self, models_file, monkeypatch):
+    def test_usable_models_come_first_and_others_show_the_reason(self, models_file, monkeypatch):
         monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
         with local_server(models("qwen3:8b")) as server:
             monkeypatch.setenv("OLLAMA_HOST", server.address)
@@ -299,7 +299,7 @@ class TestChoices:
 
 
 class TestFallbacks:
-    def test_are_those_of_the_model_else_those_of_all_without_itself_and_the_unusable(self, models_file, monkeypatch):
+    def test_fallbacks_of_a_model_override_the_global_ones(self, models_file, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         found = catalog(
             models_file, "fallbacks: [gpt-5, gpt-4.1, grok]\nmodels:\n  openai/gpt-4o: {fallbacks: [gpt-5-mini]}\n"
@@ -307,7 +307,7 @@ class TestFallbacks:
         assert found.fallbacks("openai/gpt-4o") == ["openai/gpt-5-mini"]
         assert found.fallbacks("openai/gpt-5") == ["openai/gpt-4.1"]
 
-    def test_one_that_does_not_exist_is_an_error(self, models_file):
+    def test_unknown_fallback_is_an_error(self, models_file):
         with pytest.raises(NoModelError, match=r"`fallbacks` of models\.yaml: No model `gtp-5`"):
             catalog(models_file, "fallbacks: [gtp-5]\n").fallbacks("openai/gpt-4o")
 
@@ -343,12 +343,12 @@ class TestTheFile:
             ),
         ],
     )
-    def test_what_does_not_fit_is_an_error_with_file_and_line(self, models_file, text, message):
+    def test_invalid_entry_is_an_error_with_file_and_line(self, models_file, text, message):
         with pytest.raises(ConfigError) as caught:
             catalog(models_file, text)
         assert caught.value.message == "~/.ouro/models.yaml" + message
 
-    def test_is_closed_to_others_and_says_so(self, models_file):
+    def test_file_readable_by_others_is_made_private_with_a_notice(self, models_file):
         models_file.write_text("default: gpt-5\n")
         models_file.chmod(0o644)
         assert Catalog.from_files().notices == (
@@ -357,14 +357,14 @@ class TestTheFile:
         assert stat.S_IMODE(models_file.stat().st_mode) == 0o600
         assert Catalog.from_files().notices == ()
 
-    def test_the_example_can_be_read_whole(self, models_file):
+    def test_example_file_is_valid(self, models_file):
         example = Path(__file__).parents[2] / "models.yaml.example"
         found = catalog(models_file, example.read_text())
         assert found.resolve(found.default()) == "anthropic/claude-sonnet-5"
         assert found.spec("openai/gpt-5.6").window == 400_000
         assert (found.role("compact"), found.role("retrieve")) == ("anthropic/claude-haiku-4-5", "")
 
-    def test_no_key_is_shown_by_repr(self, models_file, monkeypatch):
+    def test_repr_shows_no_key(self, models_file, monkeypatch):
         monkeypatch.setenv("GROQ_API_KEY", "gsk-SECRET")
         found = catalog(models_file, "models:\n  openai/a: {api_key: sk-SECRET}\n")
         shown = repr((found._file, found.route("openai/a"), found.route("groq/x"), found.choices()))
@@ -377,7 +377,7 @@ def test_the_environment_of_the_process_is_not_changed(models_file):
     assert dict(os.environ) == before
 
 
-def test_a_provider_that_nobody_knows_is_no_model():
+def test_unknown_provider_is_no_model():
     with pytest.raises(NoModelError, match="No model `nosuch/model`"):
         Catalog(environ={}).resolve("nosuch/model")
 

@@ -55,7 +55,7 @@ def vectors(*rows, **more) -> tuple[int, bytes]:
     return 200, json.dumps({"data": [{"index": index, "embedding": row} for index, row in rows], **more}).encode()
 
 
-def test_vectors_come_in_the_order_of_the_texts(server):
+def test_vectors_are_returned_in_the_order_of_the_texts(server):
     server.answer = vectors((1, [0.0, 2.0]), (0, [1.0, 0.0]), model="small", usage={"prompt_tokens": 500_000})
     asking = wire(server)
     told = asking.embed(["one", "two"])
@@ -80,7 +80,7 @@ def test_vectors_come_in_the_order_of_the_texts(server):
     ],
     ids=["key", "too many", "down", "a page", "no numbers", "one is missing", "an empty one", "two lengths"],
 )
-def test_what_is_no_answer_is_an_error_without_the_key(server, answer, error):
+def test_invalid_answer_raises_without_showing_the_key(server, answer, error):
     server.answer = answer
     asking = wire(server)
     with pytest.raises(error) as found:
@@ -89,7 +89,7 @@ def test_what_is_no_answer_is_an_error_without_the_key(server, answer, error):
     assert "sk-secret" not in str(found.value)
 
 
-def test_a_server_that_is_not_there_is_told():
+def test_unreachable_server_raises():
     asking = EmbeddingWire(PRICED, Endpoint("http://127.0.0.1:9/v1"))
     with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1:9 cannot be reached: the connection was refused"):
         asking.embed(["one"])
@@ -102,7 +102,7 @@ def cohere(server, name="cohere/embed-english-v3.0"):
     return Catalog(ModelsFile(models={name: entry}), {}).embeddings(name)
 
 
-def test_a_provider_that_only_litellm_knows_gives_vectors_with_their_price(server, litellm_kept):
+def test_litellm_provider_returns_vectors_and_cost(server, litellm_kept):
     embeddings = {"float": [[1.0, 0.0], [0.0, 2.0]]}
     meta = {"billed_units": {"input_tokens": 1_000_000}}
     server.answer = 200, json.dumps({"id": "x", "texts": [], "embeddings": embeddings, "meta": meta}).encode()
@@ -127,7 +127,7 @@ def test_a_provider_that_only_litellm_knows_gives_vectors_with_their_price(serve
     ],
     ids=["key", "too many", "down", "another server", "one is missing"],
 )
-def test_what_litellm_gets_no_vectors_from_is_an_error_without_the_key(server, litellm_kept, answer, error):
+def test_failed_litellm_request_raises_without_showing_the_key(server, litellm_kept, answer, error):
     server.answer = answer
     with pytest.raises(error) as found:
         cohere(server).embed(["one", "two"])
@@ -135,7 +135,7 @@ def test_what_litellm_gets_no_vectors_from_is_an_error_without_the_key(server, l
     assert [path for path, _, _ in server.asked] == ["/v1/embed"]
 
 
-def test_a_server_on_this_machine_by_its_litellm_name(server, litellm_kept):
+def test_local_server_is_used_by_its_litellm_name(server, litellm_kept):
     server.answer = 200, json.dumps({"embeddings": [[0.0, 1.0]], "prompt_eval_count": 3}).encode()
     entry = ModelEntry(api_base=f"http://127.0.0.1:{server.server_port}")
     asking = Catalog(ModelsFile(models={"ollama/nomic-embed-text": entry}), {}).embeddings("ollama/nomic-embed-text")
@@ -144,7 +144,7 @@ def test_a_server_on_this_machine_by_its_litellm_name(server, litellm_kept):
 
 
 @pytest.mark.parametrize("kind", ["direct", "litellm"])
-def test_a_server_that_never_answers_is_not_waited_for_long(server, litellm_kept, monkeypatch, kind):
+def test_silent_server_times_out(server, litellm_kept, monkeypatch, kind):
     server.silence = threading.Event()
     monkeypatch.setattr(model, "VECTORS_SECONDS", 0.2)
     asking = wire(server) if kind == "direct" else cohere(server)
@@ -154,7 +154,7 @@ def test_a_server_that_never_answers_is_not_waited_for_long(server, litellm_kept
     asking.close()
 
 
-def test_the_process_is_started_by_the_first_question_and_ended_by_the_last_that_closes(monkeypatch, server):
+def test_process_starts_with_the_first_request_and_ends_with_the_last(monkeypatch, server):
     monkeypatch.setattr(litellm_model, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
     monkeypatch.setattr(litellm_model, "_process", None)
     monkeypatch.setattr(litellm_model, "_users", set())

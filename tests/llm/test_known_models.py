@@ -34,7 +34,7 @@ def test_the_table_agrees_with_the_pinned_litellm(price_map):
     assert wrong == []
 
 
-def test_no_window_reaches_where_tokens_cost_more(price_map):
+def test_windows_stay_below_the_higher_price_tier(price_map):
     for spec in TABLE:
         row = price_map.get(spec.name) or price_map[spec.name.partition("/")[2]]
         steps = [
@@ -43,11 +43,11 @@ def test_no_window_reaches_where_tokens_cost_more(price_map):
         assert all(spec.window <= int(step.removesuffix("k")) * 1000 for step in steps), spec.name
 
 
-def test_an_answer_fits_beside_a_full_question():
+def test_max_output_fits_beside_a_full_window():
     assert all(spec.max_output <= spec.window // 6 for spec in TABLE)
 
 
-def test_every_model_belongs_to_a_provider_whose_flagship_is_known_too():
+def test_every_provider_and_its_flagship_is_known():
     assert {name.partition("/")[0] for name in KNOWN} <= set(PROVIDERS)
     flagships = {f"{provider.name}/{provider.flagship}".lower() for provider in HOSTED if provider.name != "openrouter"}
     assert flagships <= set(KNOWN)

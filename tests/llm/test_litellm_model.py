@@ -37,7 +37,7 @@ async def test_all_models_share_one_process_that_outlives_each(litellm, claude):
     assert litellm_model.share_process("tests").pid == before
 
 
-async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment_of_the_process(litellm):
+async def test_key_is_not_in_the_arguments_or_environment_of_the_process(litellm):
     litellm.server.script([Reply(["one", "two"], fault="stall", after=1)])
     model = litellm.model()
     async with aclosing(model.stream([user("hi")])) as chunks:
@@ -49,7 +49,7 @@ async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment_of_the
     await model.close()
 
 
-async def test_a_process_that_dies_is_told_and_replaced(litellm):
+async def test_dead_process_is_reported_and_replaced(litellm):
     litellm.server.script([Reply(["one", "two"], fault="stall", after=1), "Back."])
     model = litellm.model()
     before = litellm_model.share_process("tests").pid
@@ -65,7 +65,7 @@ async def test_a_process_that_dies_is_told_and_replaced(litellm):
 
 
 @pytest.mark.parametrize("when", ["at once", "after its death"])
-async def test_a_process_that_cannot_start_says_why(monkeypatch, when):
+async def test_process_that_cannot_start_reports_the_reason(monkeypatch, when):
     """The error contains the last line of the process's own error."""
     monkeypatch.setattr(litellm_model, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
     process = WorkerProcess(litellm_model.WORKER)
@@ -89,7 +89,7 @@ async def test_stopping_one_answer_leaves_the_others_alone(litellm):
     await model.close()
 
 
-async def test_litellm_knows_prices_that_we_do_not(litellm, claude):
+async def test_litellm_prices_fill_in_unknown_ones(litellm, claude):
     used = Reply("x", tokens=Tokens(1_000_000, 0, 0, 0))
     litellm.server.script([used, used])
     assert (await claude.ask(spec=replace(claude.spec, prices=None))).usage.cost == pytest.approx(3, rel=1)
@@ -108,7 +108,7 @@ async def test_claude_is_given_cache_marks_and_its_thinking_back(claude):
     assert body["thinking"]["type"] == "enabled"
 
 
-def test_the_process_ends_with_the_one_that_started_it():
+def test_process_ends_with_its_parent():
     """The pipe closes however ouro ends."""
     worker = subprocess.Popen(
         [sys.executable, "-P", "-m", "ouro.llm.litellm_worker"],
@@ -121,7 +121,7 @@ def test_the_process_ends_with_the_one_that_started_it():
         assert worker.wait(30) == 0
 
 
-def test_a_file_of_the_folder_is_never_imported(tmp_path, litellm_kept):
+def test_litellm_py_in_the_folder_is_not_imported(tmp_path, litellm_kept):
     """A repository may contain a litellm.py: the process must not import it."""
     (tmp_path / "litellm.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     script = (

@@ -45,7 +45,7 @@ def names(models):
         ({"compact": "gone", "classify": "gone", "retrieve": "gone"}, ["own"], ["own"], []),
     ],
 )
-def test_a_role_falls_back(roles, compact, classify, retrieve):
+def test_missing_roles_fall_back(roles, compact, classify, retrieve):
     found = source(Maker("gone"), **roles)
     assert (names(found.role("compact")), names(found.role("classify")), names(found.role("retrieve"))) == (
         compact,
@@ -54,7 +54,7 @@ def test_a_role_falls_back(roles, compact, classify, retrieve):
     )
 
 
-def test_a_model_is_made_late_and_once():
+def test_model_is_created_lazily_and_once():
     maker = Maker()
     found = source(maker, compact="small", classify="small")
     assert names(maker.made) == ["own"]
@@ -62,7 +62,7 @@ def test_a_model_is_made_late_and_once():
     assert names(maker.made) == ["own", "small"]
 
 
-def test_the_session_s_own_model_in_a_role_is_the_one_in_use():
+def test_role_naming_the_session_model_shares_it():
     maker = Maker()
     found = source(maker, compact="own")
     assert found.role("compact") is found.current()
@@ -70,7 +70,7 @@ def test_the_session_s_own_model_in_a_role_is_the_one_in_use():
     assert found.role("classify") is not found.current()
 
 
-async def test_closing_closes_every_model_that_was_made():
+async def test_closing_closes_every_created_model():
     maker = Maker()
     found = source(maker, compact="small")
     found.role("compact")

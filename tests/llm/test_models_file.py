@@ -15,7 +15,7 @@ def save_entry(text: str, name: str, entry: ModelEntry, default: str = "") -> st
     return path.read_text()
 
 
-def test_the_first_model_makes_a_private_file(home):
+def test_first_model_creates_a_private_file(home):
     path = write_models_file("anthropic/*", ModelEntry(api_key="sk-1:#"), "anthropic/claude-sonnet-5")
     assert path.read_text() == (
         HEADER + 'default: anthropic/claude-sonnet-5\nmodels:\n  anthropic/*:\n    api_key: "sk-1:#"\n'
@@ -24,11 +24,11 @@ def test_the_first_model_makes_a_private_file(home):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_default_alone_needs_no_entry(home):
+def test_default_without_an_entry_is_written(home):
     assert write_models_file("", ModelEntry(), "openai/gpt-5").read_text() == HEADER + "default: openai/gpt-5\n"
 
 
-def test_another_model_is_added_and_everything_else_stays(home):
+def test_adding_a_model_keeps_the_rest_of_the_file(home):
     text = (
         "# mine\ndefault: a/b   # the good one\nmodels:\n    # first\n    a/b: {api_key: k}  # no\n"
         "    c/d:\n        window: 5\n\nfallbacks: [c/d]\n"
@@ -38,7 +38,7 @@ def test_another_model_is_added_and_everything_else_stays(home):
     )
 
 
-def test_an_entry_that_is_there_keeps_what_is_not_set_up(home):
+def test_updated_entry_keeps_its_other_fields(home):
     text = "models:\n  a/b:\n    # dear\n    prices: {input: 1, output: 2}\n    api_key: old\n    images: true\n"
     assert save_entry(text, "a/b", ModelEntry(api_key_env="NEW"), "a/b") == (
         "default: a/b\nmodels:\n  a/b:\n    api_key_env: NEW\n    # dear\n"
@@ -59,7 +59,7 @@ def test_every_plain_layout_takes_an_entry(home, text):
 @pytest.mark.parametrize(
     "text", ["models: {a/b: {api_key: k}}\n", "{models: {a/b: {api_key: k}}}\n", "models:\n  a/b: {api_key: k}\n"]
 )
-def test_what_cannot_be_changed_in_place_is_left_alone_and_said(home, text):
+def test_file_that_cannot_be_edited_in_place_is_unchanged(home, text):
     with pytest.raises(ConfigError, match="cannot be changed automatically"):
         save_entry(text, "a/b", ModelEntry(api_key="n"), "a/b")
     assert get_models_path().read_text() == text
@@ -71,7 +71,7 @@ def test_a_broken_file_is_never_written_over(home):
     assert get_models_path().read_text() == "modles: {}\n"
 
 
-def test_a_folder_that_cannot_be_written_is_said(home):
+def test_unwritable_folder_is_reported(home):
     (home / ".ouro").write_text("in the way")
     with pytest.raises(ConfigError, match=r"models\.yaml cannot be"):
         write_models_file("a/b", ModelEntry(api_key="n"))

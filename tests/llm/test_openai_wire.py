@@ -22,7 +22,7 @@ def request_body(openai, n=-1):
     return openai.server.requests[n].body
 
 
-async def test_the_request_is_as_documented(openai):
+async def test_request_matches_the_documentation(openai):
     openai.server.script(["ok"])
     await openai.ask(user("hi"), tools=[READ])
     assert request_body(openai) == {
@@ -42,7 +42,7 @@ async def test_the_request_is_as_documented(openai):
     assert openai.server.requests[0].path == "/v1/chat/completions"
 
 
-async def test_a_server_that_does_not_know_a_field_is_asked_without_it(openai):
+async def test_fields_rejected_by_the_server_are_left_out(openai):
     refusals = [
         failure(400, "Unknown field: stream_options"),
         failure(
@@ -65,7 +65,7 @@ async def test_a_server_that_does_not_know_a_field_is_asked_without_it(openai):
         assert {key: value for key, value in body.items() if key not in ("model", "messages")} == kept
 
 
-async def test_tools_in_the_text_are_asked_for_in_a_schema_and_at_temperature_0(openai):
+async def test_text_tools_request_uses_a_schema_and_temperature_0(openai):
     openai.server.script(['{"name": "answer", "arguments": {"text": "ok"}}', "ok"])
     model = openai.model(replace(openai.spec, text_tools="on"))
     message = await ModelCall([model], [user("go")], [READ]).run()
@@ -78,7 +78,7 @@ async def test_tools_in_the_text_are_asked_for_in_a_schema_and_at_temperature_0(
     await model.close()
 
 
-async def test_a_schema_is_sent_and_left_out_where_the_server_refuses_it(openai):
+async def test_rejected_schema_is_left_out(openai):
     from fakes.wires import chunks_of
 
     schema = {"type": "object", "properties": {"keep": {"type": "boolean"}}}
@@ -99,7 +99,7 @@ async def test_a_schema_is_sent_and_left_out_where_the_server_refuses_it(openai)
     assert client.is_closed
 
 
-async def test_a_refusal_of_something_else_is_told(openai):
+async def test_other_400_errors_are_reported(openai):
     openai.server.script([failure(400, "I do not like your messages")])
     error, _ = await openai.failure()
     assert "I do not like your messages" in str(error)
@@ -109,7 +109,7 @@ async def test_a_refusal_of_something_else_is_told(openai):
 @pytest.mark.parametrize(
     ("url", "name"), [("https://api.openai.com/v1", "max_completion_tokens"), ("http://127.0.0.1:1/v1", "max_tokens")]
 )
-def test_the_limit_has_the_name_that_the_server_knows(url, name):
+def test_token_limit_field_depends_on_the_server(url, name):
     body = OpenAIWire(ModelSpec("openai/gpt"), Endpoint(url))._request([user("hi")], [])[2]
     assert name in body
 
@@ -123,7 +123,7 @@ async def test_effort_is_asked_of_models_that_think(openai, effort, value):
     assert "reasoning_effort" not in request_body(openai)
 
 
-def test_the_name_on_the_wire_is_without_the_provider():
+def test_model_name_is_sent_without_the_provider():
     for name, wire_name in (("openai/gpt-x", "gpt-x"), ("openrouter/a/b", "a/b"), ("plain", "plain")):
         assert OpenAIWire(ModelSpec(name), Endpoint("http://x"))._request([], [])[2]["model"] == wire_name
 
@@ -142,7 +142,7 @@ async def test_pictures_of_tools_follow_all_replies(openai):
     ]
 
 
-async def test_thinking_goes_back_only_where_it_is_wanted():
+async def test_thinking_is_sent_back_only_to_servers_that_want_it():
     thought = Message("assistant", (Thinking("hm"), Text("Yes"), ToolCall("a", "read", {})))
     spec = ModelSpec("x/y", thinking=True)
     for url, wanted in (("https://api.deepseek.com/v1", True), ("https://api.example.invalid/v1", False)):
@@ -150,7 +150,7 @@ async def test_thinking_goes_back_only_where_it_is_wanted():
         assert ("reasoning_content" in body["messages"][0]) == wanted
 
 
-async def test_the_seal_of_a_call_is_sent_back_with_it(openai):
+async def test_thought_signature_of_a_call_is_sent_back(openai):
     extra = {"google": {"thought_signature": "abc+/=="}}
     call = {
         "index": 0,
@@ -169,7 +169,7 @@ async def test_the_seal_of_a_call_is_sent_back_with_it(openai):
     assert answered["tool_call_id"] == "c1"
 
 
-async def test_sloppy_servers_are_understood(openai):
+async def test_nonstandard_stream_formats_are_parsed(openai):
     """No index, arguments as an object, thinking under another name, a complete message instead of a delta."""
     events = [
         {"choices": [{"delta": {"reasoning": "hm"}}]},
@@ -192,21 +192,21 @@ async def test_sloppy_servers_are_understood(openai):
     assert (reply.usage.input, reply.usage.cost) == (3, 0.5)
 
 
-async def test_a_server_that_never_closes_does_not_hold_up_the_answer(openai, monkeypatch):
+async def test_stream_left_open_after_the_answer_does_not_block(openai, monkeypatch):
     monkeypatch.setattr("ouro.llm.wire.USAGE_TIMEOUT", 0.05)
     openai.server.script([Reply("Yes.", fault="linger", done=False)])
     reply = await openai.ask()
     assert (reply.text, reply.usage.input) == ("Yes.", 100)
 
 
-async def test_the_price_is_not_known_where_nobody_says_it(openai):
+async def test_cost_is_unknown_without_price_or_usage(openai):
     openai.server.script([Reply("x", tokens=Tokens(5, 5)), Reply("x", tokens=None)])
     unpriced = replace(openai.spec, prices=None)
     assert (await openai.ask(spec=unpriced)).usage.cost is None
     assert (await openai.ask(spec=unpriced)).usage is None
 
 
-async def test_calls_of_an_error_of_a_relay_do_not_run(openai):
+async def test_calls_in_an_answer_ended_by_an_error_do_not_run(openai):
     event = {"choices": [{"delta": {"content": "x"}, "finish_reason": "error"}]}
     openai.server.script([sse(event, "[DONE]"), Reply("", calls=[Call("read", {})])])
     error, _ = await openai.failure()

@@ -32,7 +32,7 @@ HERE = Endpoint("https://api.example.invalid/v1", "my-own-key", key_source="MY_K
         "my-own-key",
     ],
 )
-def test_what_looks_like_a_key_is_hidden(secret):
+def test_keys_are_redacted(secret):
     assert redact(f"wrong key: {secret}, sorry", "my-own-key") == "wrong key: [key], sorry"
 
 
@@ -40,7 +40,7 @@ def test_what_looks_like_a_key_is_hidden(secret):
     "text",
     ["The model `claude-sonnet-4-5-20250929` is overloaded", "maximum context length is 8192 tokens", "req_12345"],
 )
-def test_what_does_not_is_left_alone(text):
+def test_other_text_is_not_redacted(text):
     assert redact(text, "my-own-key", "") == text
 
 
@@ -60,7 +60,7 @@ def test_what_does_not_is_left_alone(text):
         ("[" * 100_000, ": " + "[" * 600 + "…"),
     ],
 )
-def test_the_providers_words_are_found_in_any_body(body, shown):
+def test_provider_message_is_extracted_from_any_body(body, shown):
     error = error_from_status(418, body, {}, HERE)
     assert (type(error), error.message) == (RequestRefused, f"api.example.invalid answers 418{shown}")
 
@@ -83,16 +83,16 @@ def test_each_status_has_its_error(status, kind):
     assert type(error_from_status(status, "{}", {}, HERE)) is kind
 
 
-def test_a_page_that_is_not_there_names_the_address_beside_the_model():
+def test_not_found_error_names_the_address():
     assert HERE.base_url in error_from_status(404, "{}", {}, HERE).hint
 
 
-def test_a_missing_key_is_told_as_missing():
+def test_missing_key_is_reported():
     assert error_from_status(401, "{}", {}, Endpoint("http://x")).hint.startswith("No key was given")
     assert "MY_KEY" in error_from_status(401, "{}", {}, HERE).hint
 
 
-def test_how_long_to_wait_is_read_in_every_form():
+def test_retry_after_is_parsed_in_every_form():
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
     assert retry_after({"retry-after": "2.5"}) == 2.5
     assert retry_after({"retry-after-ms": "1500", "retry-after": "2"}) == 1.5
@@ -111,7 +111,7 @@ def test_how_long_to_wait_is_read_in_every_form():
         (None, ModelUnavailable),
     ],
 )
-def test_errors_in_a_stream_are_told_apart(error, kind):
+def test_errors_in_a_stream_are_distinguished(error, kind):
     assert type(error_from_stream(error, HERE)) is kind
 
 
@@ -126,9 +126,9 @@ def test_errors_in_a_stream_are_told_apart(error, kind):
         ("", False),
     ],
 )
-def test_a_server_nearby_gets_more_time_for_its_first_word(url, local):
+def test_local_server_gets_a_longer_first_timeout(url, local):
     assert (Endpoint(url).is_local, Endpoint(url).timeouts.first > 600) == (local, local)
 
 
-def test_an_endpoint_does_not_show_its_key():
+def test_repr_of_an_endpoint_hides_the_key():
     assert "my-own-key" not in repr(HERE)

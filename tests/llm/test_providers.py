@@ -61,7 +61,7 @@ def test_every_kind_of_server_is_found_with_its_models_and_their_windows():
         b"[" * 100_000,
     ],
 )
-def test_another_kind_of_server_on_the_port_offers_nothing(answer):
+def test_foreign_server_on_the_port_offers_nothing(answer):
     with local_server(answer) as server:
         found = find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20)
     assert [model for each in found.values() for model in each.models] == []
@@ -72,7 +72,7 @@ def test_a_server_that_refuses_offers_nothing():
         assert find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20) == {}
 
 
-def test_a_silent_server_does_not_hold_up_those_that_answer():
+def test_silent_server_does_not_delay_the_others():
     with local_server(None) as silent, local_server(models("a")) as quick:
         found = find_local_servers(
             {**closed_addresses(), "OLLAMA_HOST": silent.address, "LM_STUDIO_API_BASE": quick.address}, timeout=0.5
@@ -80,11 +80,11 @@ def test_a_silent_server_does_not_hold_up_those_that_answer():
     assert [provider.name for provider in found] == ["lm_studio"]
 
 
-def test_nobody_there_is_no_error():
+def test_no_local_server_is_no_error():
     assert find_local_servers(closed_addresses(), timeout=20) == {}
 
 
-def test_no_proxy_is_asked_about_this_machine(monkeypatch):
+def test_proxy_is_not_used_for_local_servers(monkeypatch):
     with local_server(models("wrong")) as proxy, local_server(models("right")) as server:
         monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
         found = find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20)

@@ -55,14 +55,14 @@ def an_answer_and_its_pieces(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(an_answer_and_its_pieces())
-def test_any_cutting_gives_the_same_message(pieces):
+def test_message_does_not_depend_on_chunk_boundaries(pieces):
     whole, cut = pieces
     assert build(*cut).message() == build(*whole).message()
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from([0, 1, 2]), max_size=30))
-def test_calls_may_come_interleaved(order):
+def test_interleaved_calls_are_assembled(order):
     texts = {n: json.dumps({"n": n, "text": "x" * 20}) for n in range(3)}
     chunks = [CallChunk(n, f"id{n}", "tool") for n in range(3)]
     for n in order:
@@ -77,13 +77,13 @@ def test_calls_may_come_interleaved(order):
     st.text(alphabet=st.characters(), max_size=40)
     | st.binary(max_size=40).map(lambda b: b.decode("utf-16", "surrogatepass") if len(b) % 2 == 0 else "")
 )
-def test_no_arguments_break_it_and_all_can_be_written(text):
+def test_any_arguments_are_parsed_and_serializable(text):
     (call,) = build(CallChunk(0, "a", "tool", text)).finish().tool_calls
     json.dumps(dict(call.arguments), allow_nan=False).encode()
     assert not (call.malformed and call.arguments)
 
 
-def test_everything_is_kept_in_its_order():
+def test_parts_are_kept_in_order():
     usage = Usage(10, 0, 0, 5)
     message = build(
         ThinkingChunk("I ", ""),
@@ -106,7 +106,7 @@ def test_everything_is_kept_in_its_order():
     assert message == Message("assistant", parts, usage, "m")
 
 
-def test_a_stream_without_an_end_is_cut():
+def test_stream_without_an_end_raises_stream_cut():
     builder = build(TextChunk("Half"), CallChunk(0, "a", "read", "{}"), end="")
     with pytest.raises(StreamCut):
         builder.finish()
@@ -117,17 +117,17 @@ def test_a_stream_without_an_end_is_cut():
     ("end", "error"),
     [("stop", EmptyAnswer), ("tools", EmptyAnswer), ("length", RequestRefused), ("filtered", RequestRefused)],
 )
-def test_nothing_said_is_no_answer(end, error):
+def test_empty_answer_raises(end, error):
     with pytest.raises(error):
         build(ThinkingChunk("hm"), TextChunk(" \n"), end=end).finish()
 
 
-def test_the_last_call_of_a_cut_answer_does_not_run_without_its_arguments():
+def test_cut_last_call_without_arguments_is_malformed():
     calls = build(CallChunk(0, "a", "list", ""), CallChunk(1, "b", "remove", ""), end="length").finish().tool_calls
     assert [call.malformed for call in calls] == ["", CUT_SHORT]
 
 
-def test_ids_are_new_to_the_whole_transcript():
+def test_call_ids_are_unique_in_the_transcript():
     calls = build(
         CallChunk(0, "a", "x"),
         CallChunk(1, "b", "x"),
@@ -138,7 +138,7 @@ def test_ids_are_new_to_the_whole_transcript():
     assert [call.id for call in calls.finish().tool_calls] == ["new2", "b", "new3", "new4"]
 
 
-def test_parallel_calls_with_one_index_are_told_apart_by_their_ids():
+def test_parallel_calls_with_one_index_are_separated_by_id():
     chunks = [CallChunk(0, "a", "read", '{"n":'), CallChunk(0, "a", "", "1}"), CallChunk(0, "b", "read", '{"n":2}')]
     assert [call.arguments for call in build(*chunks).finish().tool_calls] == [{"n": 1}, {"n": 2}]
 
@@ -155,6 +155,6 @@ def test_an_answer_without_end_is_stopped(chunks, reason):
         build(*chunks)
 
 
-def test_line_ends_inside_strings_are_understood():
+def test_raw_newlines_in_json_strings_are_accepted():
     (call,) = build(CallChunk(0, "a", "write", '{"text": "one\ntwo\t"}')).finish().tool_calls
     assert call.arguments == {"text": "one\ntwo\t"}

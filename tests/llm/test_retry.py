@@ -70,7 +70,7 @@ async def test_an_answer_is_passed_on():
 @pytest.mark.parametrize(
     "failed", [(TextChunk("Y"),), (EndChunk("stop"),), ModelUnavailable("down"), (TextChunk("Y"), StreamCut("cut"))]
 )
-async def test_what_is_no_answer_is_asked_again(failed):
+async def test_failed_or_empty_answer_is_retried(failed):
     model, clock = Answers(failed, YES), Clock()
     chunks = await ask(model, clock=clock)
     (attempt,) = [chunk for chunk in chunks if isinstance(chunk, Retrying)]
@@ -79,12 +79,12 @@ async def test_what_is_no_answer_is_asked_again(failed):
     assert model.closed == 2
 
 
-async def test_what_to_do_is_told_with_the_first_attempt_that_failed():
+async def test_first_retry_includes_the_hint():
     (told, *_rest) = await ask(Answers(ModelUnavailable("down\nbadly", "Are you online?"), YES))
     assert told.reason == "down Are you online?"
 
 
-async def test_waits_grow_and_differ(monkeypatch):
+async def test_waits_grow_with_jitter(monkeypatch):
     monkeypatch.setattr("ouro.llm.reply.FIRST_WAIT", 1.0)
     clock = Clock()
     with pytest.raises(ModelUnavailable, match="asked 5 times"):
@@ -94,13 +94,13 @@ async def test_waits_grow_and_differ(monkeypatch):
     ] * 4
 
 
-async def test_the_provider_says_how_long():
+async def test_retry_after_of_the_provider_is_used():
     clock = Clock()
     await ask(Answers(RateLimited("slow", retry_after=7), YES), clock=clock)
     assert clock.waits == [7]
 
 
-async def test_a_wait_that_is_too_long_is_told_in_place_of_kept():
+async def test_too_long_retry_after_raises_instead_of_waiting():
     clock, model = Clock(), Answers(RateLimited("Too many requests.", retry_after=3600))
     with pytest.raises(RateLimited, match=r"m asks to wait 3600 s; ouro waits at most 60 s") as failure:
         await ask(model, clock=clock)
@@ -108,14 +108,14 @@ async def test_a_wait_that_is_too_long_is_told_in_place_of_kept():
 
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no"), RequestRefused("no"), ContextTooLong("no")])
-async def test_what_will_not_change_is_not_asked_again(error):
+async def test_permanent_errors_are_not_retried(error):
     model, other = Answers(error, YES), Answers(YES, name="n")
     with pytest.raises(type(error)):
         await ask(model, other)
     assert (model.asked, other.asked) == (1, 0)
 
 
-async def test_the_next_model_is_asked_once_the_first_is_spent():
+async def test_fallback_is_used_after_all_attempts_failed():
     first, second = Answers(*[ModelUnavailable("down")] * 2), Answers(EmptyAnswer("nothing"), YES, name="n")
     chunks = await ask(first, second, attempts=2)
     told = [(chunk.model, chunk.attempt) for chunk in chunks if isinstance(chunk, Retrying)]
@@ -123,7 +123,7 @@ async def test_the_next_model_is_asked_once_the_first_is_spent():
     assert chunks[-2:] == list(YES)
 
 
-async def test_a_long_wait_goes_to_the_next_model_at_once():
+async def test_long_retry_after_switches_to_the_fallback_at_once():
     clock = Clock()
     chunks = await ask(Answers(RateLimited("slow", retry_after=600)), Answers(YES, name="n"), clock=clock)
     assert chunks == [Retrying("slow", 1, 0.0, "n"), *YES]
@@ -145,7 +145,7 @@ async def test_a_wait_can_be_cancelled():
     assert model.asked == model.closed == 1
 
 
-async def test_cancelling_in_the_middle_closes_the_model_and_leaves_what_came():
+async def test_cancelling_closes_the_model_and_keeps_the_partial_answer():
     class Holds(Answers):
         async def stream(self, messages, tools=()):
             try:
@@ -164,7 +164,7 @@ async def test_cancelling_in_the_middle_closes_the_model_and_leaves_what_came():
     assert (model.closed, call.partial().text, call.partial().cut) == (1, "Half", True)
 
 
-async def test_before_a_retry_the_partial_answer_is_still_there():
+async def test_partial_answer_is_available_before_a_retry():
     kept = []
 
     async def on_retry(retry):
@@ -175,7 +175,7 @@ async def test_before_a_retry_the_partial_answer_is_still_there():
     assert (kept, answer.text) == ([("Half", 2)], "Yes.")
 
 
-async def test_a_real_server_is_asked_until_it_answers(model_server):
+async def test_real_server_is_retried_until_it_answers(model_server):
     from fakes.model_server import Reply, failure
     from fakes.wires import Wire
 

@@ -22,7 +22,7 @@ async def chunks_of(model, *messages):
     return [chunk async for chunk in model.stream(messages)]
 
 
-async def test_words_stand_for_a_reply_and_come_in_pieces():
+async def test_text_reply_is_streamed_in_chunks():
     model = ScriptedModel(["Hello there, you"])
 
     assert await chunks_of(model, user("hi")) == [
@@ -35,7 +35,7 @@ async def test_words_stand_for_a_reply_and_come_in_pieces():
     assert model.requests[0].messages == (user("hi"),)
 
 
-async def test_thinking_comes_first_and_is_closed_by_its_signature():
+async def test_thinking_comes_first_and_ends_with_its_signature():
     model = ScriptedModel([ScriptedReply("Yes.", thinking="hm hm", signature="seal")])
 
     assert (await chunks_of(model))[:4] == [
@@ -46,7 +46,7 @@ async def test_thinking_comes_first_and_is_closed_by_its_signature():
     ]
 
 
-async def test_calls_get_ids_and_their_arguments_come_in_pieces_of_json():
+async def test_calls_get_ids_and_stream_arguments_as_json_chunks():
     model = ScriptedModel([calls(call("read", path="a" * 40), call("read", path="b.py")), call("glob")])
 
     first = await chunks_of(model)
@@ -64,13 +64,13 @@ async def test_calls_get_ids_and_their_arguments_come_in_pieces_of_json():
     assert first[-1] == EndChunk("tools")
 
 
-async def test_malformed_arguments_are_sent_as_they_are():
+async def test_malformed_arguments_are_sent_unchanged():
     model = ScriptedModel([ToolCall("x", "read", {}, malformed='{"path": ')])
 
     assert CallChunk(0, arguments='{"path": ') in await chunks_of(model)
 
 
-async def test_an_error_stands_for_a_reply_or_breaks_one():
+async def test_error_replaces_or_interrupts_a_reply():
     model = ScriptedModel([ModelUnavailable("down"), ScriptedReply("half an", error=StreamCut("cut"))])
 
     with pytest.raises(ModelUnavailable, match="down"):
@@ -91,7 +91,7 @@ async def test_a_function_sees_the_messages():
     assert (await chunks_of(model, user("hi")))[0] == TextChunk("HI")
 
 
-async def test_a_held_reply_waits_between_its_words_and_its_calls():
+async def test_held_reply_waits_between_text_and_calls():
     gate = asyncio.Event()
     stream = ScriptedModel([ScriptedReply("word", (call("glob"),), hold=gate.wait)]).stream([])
     assert await anext(stream) == TextChunk("word")
@@ -103,12 +103,12 @@ async def test_a_held_reply_waits_between_its_words_and_its_calls():
     await stream.aclose()
 
 
-async def test_the_end_of_the_script_is_told():
+async def test_end_of_the_script_raises():
     with pytest.raises(RequestRefused, match="has no more replies"):
         await chunks_of(ScriptedModel([]))
 
 
-async def test_closing_is_remembered():
+async def test_close_is_recorded():
     model = ScriptedModel([])
     await model.close()
     assert model.closed

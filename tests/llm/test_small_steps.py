@@ -83,7 +83,7 @@ async def test_a_failed_command_is_repaired_step_by_step():
     assert ('{"name": "change", "arguments": {"path": "shop/basket.py"}}' in last, '"glob"' in last) == (True, False)
 
 
-async def test_a_change_that_the_model_chooses_begins_with_reading_the_file():
+async def test_chosen_change_starts_with_reading_the_file():
     change = '{"name": "change", "arguments": {"path": "shop/basket.py"}}'
     write = '{"name": "write", "arguments": {"path": "shop/basket.py", "content": "def total(): ..."}}'
     fields = {"path": {"type": "string"}, "content": {"type": "string"}}
@@ -107,18 +107,18 @@ async def test_a_change_that_the_model_chooses_begins_with_reading_the_file():
         start(),
     ],
 )
-def test_other_turns_ask_for_the_next_tool(messages):
+def test_other_turns_have_no_next_step(messages):
     assert next_step(messages, TOOLS) is None
 
 
-def test_after_three_failures_the_model_is_on_its_own():
+def test_no_step_after_three_failures():
     messages = start()
     for number in range(4):
         messages = extend(messages, ToolCall(f"call_{number}", "shell", {"command": "pytest -q"}), FAILED, failed=True)
         assert (next_step(messages, TOOLS) is None) == (number == 3)
 
 
-def test_without_the_tools_that_a_step_needs_there_is_none():
+def test_no_step_without_its_tools():
     assert next_step(failed_run(), [each for each in TOOLS if each.name != "edit"]) is None
     assert next_step(failed_run(), TOOLS) is not None
 
@@ -135,7 +135,7 @@ def test_without_the_tools_that_a_step_needs_there_is_none():
         (TASK, "[1]", None),
     ],
 )
-def test_the_file_with_the_fault_is_one_of_those_listed_and_no_test_that_was_not_named(task, answer, path):
+def test_file_choice_is_limited_to_listed_files_without_tests(task, answer, path):
     step = next_step(extend(failed_run(task), ToolCall("fault_1", "glob", {"pattern": "**"}), FILES), TOOLS)
     assert isinstance(step, StepRequest)
     call = step.call(answer)
@@ -143,7 +143,7 @@ def test_the_file_with_the_fault_is_one_of_those_listed_and_no_test_that_was_not
     assert "[100 of" not in str(step.schema)
 
 
-def test_of_many_files_those_are_asked_about_that_the_output_names():
+def test_among_many_files_those_named_in_the_output_are_offered():
     files = "\n".join(f"src/part{number}.py" for number in range(200)) + "\nsrc/zebra.py"
     messages = failed_run(output=f"zebra is wrong\n{FAILED}")
     step = next_step(extend(messages, ToolCall("fault_1", "glob", {"pattern": "**"}), files), TOOLS)
@@ -162,7 +162,7 @@ def test_of_many_files_those_are_asked_about_that_the_output_names():
         ("key = [secret removed]\nport = 1\n", "key = [secret removed]\nport = 2\n", ("port = 1", "port = 2")),
     ],
 )
-def test_an_edit_has_the_lines_that_differ_and_as_many_more_as_make_them_unique(old, new, edit):
+def test_edit_contains_the_changed_lines_and_unique_context(old, new, edit):
     step = next_step(after_read("a.py", "Change it.", old), TOOLS)
     assert isinstance(step, StepRequest)
     call = step.call(block(new))
@@ -200,7 +200,7 @@ def test_an_answer_that_is_not_the_whole_changed_file_is_not_used(answer):
         "[picture]",
     ],
 )
-def test_a_file_that_cannot_be_given_back_whole_is_changed_by_edit(text):
+def test_file_that_cannot_be_returned_whole_uses_edit(text):
     messages = extend(start(), ToolCall("tochange_1", "read", {"path": "a.md"}), text)
     assert next_step(messages, TOOLS) is None
     assert "edit" in {each.name for each in small_tools(messages, TOOLS)}
@@ -216,7 +216,7 @@ def test_a_file_that_does_not_exist_is_written():
     assert (call.name, call.arguments) == ("write", {"path": "hello.py", "content": "print(1)\n"})
 
 
-def test_small_models_are_offered_change_in_place_of_edit_and_nothing_that_puts_the_task_off():
+def test_small_models_get_change_instead_of_edit_and_fewer_tools():
     assert [each.name for each in small_tools(start(), TOOLS)] == ["read", "change", "write", "glob", "grep", "shell"]
     assert [each.name for each in small_tools(start(), TOOLS[1:])] == ["edit", "write", "glob", "grep", "shell"]
 
@@ -237,7 +237,7 @@ Use tabs.
 
 
 @pytest.mark.parametrize("wish", ["no tools", "Do not use tools", "don't use any tools", "without tools"])
-async def test_a_user_who_wants_no_tools_gets_plain_text_by_what_is_remembered(wish):
+async def test_no_tools_request_answers_from_memory_as_plain_text(wish):
     messages = extend([system(PROMPT), user(TASK)], RUN, "3 passed")
     context = "<environment>\nDate: 2026-11-23\n</environment>\n\n| [mem_1a2b] (repo · corrections · 2026-11-23) a note"
     asked = user(f"Why did they fail? {wish}.", context=context)
@@ -256,7 +256,7 @@ async def test_a_user_who_wants_no_tools_gets_plain_text_by_what_is_remembered(w
     )
 
 
-def test_the_model_sees_the_change_that_it_chose_and_not_what_led_to_it():
+def test_model_sees_only_the_change_and_not_its_steps():
     edit = ToolCall("changed_1", "edit", {"path": "a.py", "edits": []})
     messages = extend(after_read("a.py", of=failed_run()), edit, "Changed.")
     shown = hide_steps(messages)
@@ -266,7 +266,7 @@ def test_the_model_sees_the_change_that_it_chose_and_not_what_led_to_it():
     assert shown[-2].tool_calls[0].arguments == {"path": "a.py"}
 
 
-async def test_an_answer_that_cannot_be_used_is_asked_for_once():
+async def test_invalid_step_answer_is_requested_once():
     done = '{"name": "answer", "arguments": {"text": "I cannot."}}'
     model = ScriptedModel(["no code", TransientModelError("broke"), done], spec=ModelSpec("some-1.5b"))
 
@@ -282,7 +282,7 @@ def one_answer(text):
     return ScriptedModel([text], spec=ModelSpec("some-1.5b"))
 
 
-async def test_half_of_a_step_is_never_the_answer():
+async def test_partial_step_is_not_shown():
     held = asyncio.Event()
     model = one_answer(ScriptedReply(block(NEW), hold=held.wait))
     call = ModelCall([model], after_read("a.py"), TOOLS)
@@ -299,11 +299,11 @@ async def test_half_of_a_step_is_never_the_answer():
 @pytest.mark.parametrize(
     "task", ["There are no tools in the list: add one.", "Write a page without tools/ in its links."]
 )
-def test_words_about_tools_are_no_wish_for_none(task):
+def test_text_mentioning_tools_is_no_request_to_omit_them(task):
     assert small_tools(start(task), TOOLS)
 
 
-def test_dots_that_were_there_before_stand_for_nothing():
+def test_ellipses_already_in_the_file_are_accepted():
     old = "class Store(Protocol):\n    def get(self): ...\n    ...\nx = 1\n"
     step = next_step(after_read("a.py", text=old), TOOLS)
     assert step.call(block(old.replace("x = 1", "x = 2"))).name == "edit"

@@ -36,7 +36,7 @@ CALL = '{"name": "read", "arguments": {"path": "basket.py"}}'
         ('{\n  "name": "read",\n  "arguments": {\n    "path": "basket.py"\n  }\n}', ""),
     ],
 )
-def test_usual_forms_are_calls(text, before):
+def test_common_call_formats_are_parsed(text, before):
     left, [call] = find_calls(text, [READ], [user("go")])
     assert (left, call.name, call.arguments["path"]) == (before, "read", "basket.py")
 
@@ -59,7 +59,7 @@ def test_usual_forms_are_calls(text, before):
         "```python\n" + "\n" * 5_000 + "x",
     ],
 )
-def test_everything_else_is_text(text):
+def test_other_text_is_no_call(text):
     assert find_calls(text, [READ], [user("go")]) == (text, [])
 
 
@@ -71,11 +71,11 @@ def test_everything_else_is_text(text):
         Message("tool", (ToolReply("1", "read", json.dumps({"text": CALL})),)),
     ],
 )
-def test_what_was_quoted_to_the_model_is_never_a_call(source):
+def test_quoted_calls_are_not_executed(source):
     assert find_calls(CALL, [READ], [source])[1] == []
 
 
-def test_a_gate_holds_calls_back_and_nothing_else():
+def test_gate_holds_back_only_calls():
     def shown(text):
         gate, seen = CallGate(), []
         for letter in text:
@@ -97,25 +97,25 @@ async def answer(text, name="openai/some", **spec):
     return message, "".join(chunk.text for chunk in seen if isinstance(chunk, TextChunk)), model.requests[0]
 
 
-async def test_an_answer_with_a_call_in_its_text_becomes_a_call_that_was_never_shown():
+async def test_call_in_the_text_becomes_a_tool_call_and_is_not_shown():
     message, shown, request = await answer(f"First I look.\n{CALL}")
     assert [type(part) for part in message.parts] == [Text, ToolCall]
     assert (message.text, message.tool_calls[0].name, shown.strip()) == ("First I look.", "read", "First I look.")
     assert request.tools == (READ,)
 
 
-async def test_off_leaves_the_text():
+async def test_text_tools_off_leaves_the_text():
     message, shown, _ = await answer(CALL, text_tools="off")
     assert (message.tool_calls, message.text, shown) == ((), CALL, CALL)
 
 
-async def test_what_looked_like_a_call_and_is_none_is_shown_whole():
+async def test_text_resembling_a_call_is_shown_completely():
     text = '{"name": "basket", "price": 4}'
     message, shown, _ = await answer(text)
     assert (message.text, shown) == (text, text)
 
 
-async def test_on_describes_the_tools_in_the_prompt_and_sends_calls_and_results_as_text():
+async def test_text_tools_on_describes_tools_and_sends_results_as_text():
     _, _, request = await answer("ok", text_tools="on")
     assert request.tools == ()
     assert "- read(path: string): Read a file" in request.messages[0].text
@@ -141,7 +141,7 @@ async def test_on_describes_the_tools_in_the_prompt_and_sends_calls_and_results_
         ("openai/qwen-coder-1.5b", "off", False), ("openai/some", "on", True),
     ],
 )  # fmt: skip
-async def test_the_tools_are_described_to_very_small_models_and_where_it_is_set(name, way, described):
+async def test_tools_are_described_for_small_models_or_if_configured(name, way, described):
     _, _, request = await answer("ok", name=name, text_tools=way)
     assert request.tools == (() if described else (READ,))
 
@@ -158,7 +158,7 @@ def test_nested_arguments_and_choices_are_described():
     assert '- edit(edits: [{old: string, all?: boolean}], mode: "ask"|"auto"): Replace text.' in prompt
 
 
-def test_the_schema_of_an_answer_has_each_tool_and_answer():
+def test_answer_schema_contains_each_tool_and_answer():
     kinds = call_schema([READ])["anyOf"]
     assert [kind["properties"]["name"]["const"] for kind in kinds] == ["read", "answer"]
     arguments = kinds[0]["properties"]["arguments"]
@@ -172,7 +172,7 @@ def test_a_tool_that_needs_no_argument_keeps_the_optional_ones():
 
 
 @pytest.mark.parametrize("end", ['"}}', '"}}\n```', ""])
-async def test_with_on_a_call_of_answer_is_shown_while_it_is_written(end):
+async def test_answer_call_is_streamed_as_it_is_written(end):
     text = 'Done: "a" → \\ é 😀\nmore'
     for ascii_only in (True, False):
         written = '{"name": "answer",\n "arguments": {"text": ' + json.dumps(text, ensure_ascii=ascii_only)[:-1] + end
@@ -184,7 +184,7 @@ async def test_with_on_a_call_of_answer_is_shown_while_it_is_written(end):
     assert (message.text, shown) == (written, written)
 
 
-async def test_with_on_an_answer_in_no_form_is_the_text():
+async def test_plain_answer_with_text_tools_on_is_the_text():
     message, shown, _ = await answer("It is done.", text_tools="on")
     assert (message.text, shown) == ("It is done.", "It is done.")
 
@@ -193,7 +193,7 @@ LOOP = "The total was not calculated correctly. The discount was not applied to 
 
 
 @pytest.mark.parametrize("name", ["openai/some-1b", "openai/some"])
-async def test_an_answer_of_a_small_model_that_repeats_itself_is_ended_before_it_does(name):
+async def test_repetition_of_a_small_model_is_stopped(name):
     text = "It failed. " + LOOP * 30
     is_small = name.endswith("1b")
     for written in (text, '{"name": "answer", "arguments": {"text": "' + text):
@@ -223,7 +223,7 @@ async def test_the_text_of_a_file_may_repeat_itself():
         ('I look.\n{"name": "read", "arguments": {"pa', "I look.\n"),
     ],
 )
-async def test_an_interrupted_answer_is_kept_as_it_was_shown(written, kept):
+async def test_interrupted_answer_is_kept_as_shown(written, kept):
     """Without JSON: neither the call of `answer`, nor a partial other call."""
     held = asyncio.Event()
     model = ScriptedModel([ScriptedReply(written, hold=held.wait)], spec=ModelSpec("openai/some", text_tools="on"))
@@ -246,7 +246,7 @@ class EndlessCall(ScriptedModel):
             yield TextChunk("x " * 50_000)
 
 
-async def test_a_call_that_never_ends_is_stopped_while_it_is_held_back():
+async def test_endless_held_back_call_is_stopped():
     """L9: text that is held back counts as well."""
     model = EndlessCall([])
     with pytest.raises(ModelError, match="longer than any model's may be"):

@@ -26,7 +26,7 @@ def events(pieces):
 
 @settings(max_examples=150, deadline=None)
 @given(EVENTS, st.sampled_from(["\n", "\r\n", "\r"]), st.lists(st.integers(0, 200), max_size=8), st.booleans())
-def test_any_cutting_gives_the_same_events(wanted, newline, places, comments):
+def test_events_do_not_depend_on_chunk_boundaries(wanted, newline, places, comments):
     lines = []
     for event in wanted:
         lines += [": still here", ""] if comments else []
@@ -45,7 +45,7 @@ def test_any_cutting_gives_the_same_events(wanted, newline, places, comments):
         ("SSL_CERT_FILE", "/nowhere", "The certificates cannot be read: No such file"),
     ],
 )
-def test_an_environment_that_cannot_be_used_is_named(monkeypatch, variable, value, message):
+def test_invalid_proxy_or_certificate_setting_is_reported(monkeypatch, variable, value, message):
     for name in ("HTTPS_PROXY", "ALL_PROXY", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, value)
@@ -54,7 +54,7 @@ def test_an_environment_that_cannot_be_used_is_named(monkeypatch, variable, valu
 
 
 @pytest.mark.parametrize(("proxy", "told"), [("", False), ("http://127.0.0.1:9", True)])
-def test_a_proxy_is_named_where_nothing_is_reached(monkeypatch, proxy, told):
+def test_connection_error_names_the_proxy_variable(monkeypatch, proxy, told):
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", proxy)
@@ -64,7 +64,7 @@ def test_a_proxy_is_named_where_nothing_is_reached(monkeypatch, proxy, told):
     assert ("HTTPS_PROXY" in failure.value.hint) is told
 
 
-async def test_https_to_a_server_without_it_is_not_tried_again(model_server):
+async def test_https_to_a_plain_http_server_is_not_retried(model_server):
     model = OpenAIWire(ModelSpec("openai/m"), Endpoint(model_server.openai_url.replace("http:", "https:")))
     with pytest.raises(RequestRefused, match="TLS failed") as failure:
         await anext(model.stream([user("go")]))
@@ -78,7 +78,7 @@ def test_data_of_several_lines_is_joined_and_other_fields_are_passed_over():
 
 
 @pytest.mark.parametrize("data", [b"data: \xff\n\n", b"data: " + b"x" * 17_000_000], ids=["no text", "no end"])
-def test_what_is_no_text_or_has_no_end_is_a_cut(data):
+def test_undecodable_or_endless_data_raises_stream_cut(data):
     with pytest.raises(StreamCut):
         events([data])
 
@@ -87,7 +87,7 @@ def test_what_is_no_text_or_has_no_end_is_a_cut(data):
 @given(
     st.text(st.characters() | st.characters(categories=["Cs"]), max_size=20), st.lists(st.integers(0, 20), max_size=5)
 )
-def test_surrogates_are_healed_however_they_are_cut(text, places):
+def test_split_surrogates_are_joined_at_any_boundary(text, places):
     places = [0, *sorted({min(place, len(text)) for place in places}), len(text)]
     joiner = SurrogateJoiner()
     pieces = [joiner.feed(text[a:b]) for a, b in itertools.pairwise(places)] + [joiner.end()]

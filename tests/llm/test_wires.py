@@ -17,7 +17,7 @@ PIXEL = base64.b64decode(
 PICTURE = Image("image/png", PIXEL, "dot.png")
 
 
-async def test_text_is_streamed_as_it_comes(wire):
+async def test_text_is_streamed_in_chunks(wire):
     wire.server.script([Reply(["Hello ", "there", ", you."])])
     chunks = await chunks_of(wire.model())
     assert [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)] == ["Hello ", "there", ", you."]
@@ -25,7 +25,7 @@ async def test_text_is_streamed_as_it_comes(wire):
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-async def test_the_next_request_takes_the_connection_of_the_one_before(kind, model_server):
+async def test_next_request_reuses_the_connection(kind, model_server):
     wire = Wire(kind, model_server)
     wire.server.script([Reply("One."), Reply(calls=[Call("read", {"path": "a.py"})]), Reply("Three.")])
     model = wire.model()
@@ -35,13 +35,13 @@ async def test_the_next_request_takes_the_connection_of_the_one_before(kind, mod
     await model.close()
 
 
-async def test_a_long_answer_comes_whole(wire):
+async def test_long_answer_arrives_complete(wire):
     text = markdown(5_000) + "äöü 漢字 👩‍🔬"
     wire.server.script([Reply(text)])
     assert (await wire.ask()).text == text
 
 
-async def test_parallel_calls_come_in_order_with_their_arguments(wire):
+async def test_parallel_calls_keep_their_order_and_arguments(wire):
     calls = [
         Call("read", {"path": "ä.py", "n": [1, {"x": None}]}, pieces=7),
         Call("shell", {"command": "ls"}, pieces=1),
@@ -64,14 +64,14 @@ async def test_thinking_comes_before_the_answer(wire):
     assert reply.parts == (Thinking("I must think.", seal), Text("Yes."))
 
 
-async def test_usage_counts_the_cache_and_the_money(wire):
+async def test_usage_counts_cache_and_cost(wire):
     wire.server.script([Reply("Yes.", tokens=Tokens(input=1000, output=50, cached=600, cache_written=100))])
     written = 100 if wire.speaks_anthropic else 0
     used = Usage(1000, 600, written, 50, pytest.approx((400 - written + 60 + written * 2 + 500) / 1e6))
     assert (await wire.ask()).usage == used
 
 
-async def test_an_answer_at_its_longest_says_so(wire):
+async def test_answer_at_the_output_limit_ends_with_length(wire):
     wire.server.script([Reply("Half a sent", finish="length")])
     built = await wire.receive()
     assert (built.reason, built.finish().text) == ("length", "Half a sent")
@@ -105,7 +105,7 @@ async def test_pictures_of_the_user_and_of_tools_are_sent(wire):
     assert wire.server.requests[0].raw.count(base64.b64encode(PIXEL)) == 2
 
 
-async def test_a_model_that_sees_no_pictures_is_told_so(wire):
+async def test_model_without_vision_gets_a_note_for_pictures(wire):
     wire.server.script(["ok"])
     from msgspec.structs import replace
 
@@ -127,7 +127,7 @@ async def test_a_cut_message_is_sent_without_its_calls(wire):
     assert not any(word in raw for word in (b"a1", b"a2", b'"rm', b"tool_use"))
 
 
-async def test_what_the_model_broke_is_sent_back_in_a_form_that_is_taken(wire):
+async def test_invalid_call_of_the_model_is_sent_back_in_a_valid_form(wire):
     """A call of an invalid tool with invalid arguments and id must not make the session unsendable."""
     wire.server.script(["ok"])
     call = ToolCall("functions.read:0/ä " + "x" * 100, "read the file!", {}, malformed='{"path": "a')
@@ -145,7 +145,7 @@ async def test_what_the_model_broke_is_sent_back_in_a_form_that_is_taken(wire):
         assert isinstance(json.loads(asked["function"]["arguments"]), dict)
 
 
-async def test_the_same_conversation_gives_the_same_bytes(wire):
+async def test_request_prefix_is_byte_identical(wire):
     """Each request begins with the previous one, so that the provider's cache recognizes it."""
     wire.server.script(["ok"] * 3)
     start = [system("Be brief."), user("Look.", [PICTURE])]
@@ -167,7 +167,7 @@ def _unmarked(value):
     return [_unmarked(item) for item in value] if isinstance(value, list) else value
 
 
-async def test_the_key_is_sent_as_the_provider_wants_it(wire):
+async def test_key_is_sent_in_the_header_of_the_provider(wire):
     wire.server.script(["ok"])
     await wire.ask()
     headers = wire.server.requests[0].headers
@@ -176,7 +176,7 @@ async def test_the_key_is_sent_as_the_provider_wants_it(wire):
     )
 
 
-async def test_no_tools_are_sent_to_a_model_that_has_none(wire):
+async def test_tools_are_not_sent_to_a_model_without_tools(wire):
     from msgspec.structs import replace
 
     wire.server.script(["ok", "ok"])
@@ -185,7 +185,7 @@ async def test_no_tools_are_sent_to_a_model_that_has_none(wire):
     assert ["tools" in request.body for request in wire.server.requests] == [False, False]
 
 
-async def test_two_answers_are_streamed_side_by_side(wire):
+async def test_two_answers_are_streamed_in_parallel(wire):
     import asyncio
 
     wire.server.script(lambda request: Reply(f"You said {request.prompt}", rate=200))
@@ -194,7 +194,7 @@ async def test_two_answers_are_streamed_side_by_side(wire):
 
 
 @pytest.mark.parametrize("quirk", [{"newline": "\r\n"}, {"newline": "\r"}, {"comments": True}, {"done": False}])
-async def test_servers_with_habits_of_their_own_are_understood(wire, quirk):
+async def test_nonstandard_servers_are_supported(wire, quirk):
     if wire.kind.startswith("litellm") and quirk == {"newline": "\r"}:
         pytest.skip("litellm does not read lines that end with CR alone")
     wire.server.script([Reply("Hello there", calls=[Call("read", {"path": "a"})], **quirk)])
@@ -202,7 +202,7 @@ async def test_servers_with_habits_of_their_own_are_understood(wire, quirk):
     assert (reply.text, reply.tool_calls[0].arguments) == ("Hello there", {"path": "a"})
 
 
-async def test_halves_of_a_character_are_joined(wire):
+async def test_split_characters_are_joined(wire):
     if wire.kind.startswith("litellm"):
         pytest.skip("litellm passes each half on alone")
     wire.server.script([Reply(["a\ud83d", "\ude00b", "c\ud83d"], thinking=["\ud83d", "\ude00"])])
@@ -211,7 +211,7 @@ async def test_halves_of_a_character_are_joined(wire):
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ThinkingChunk)) == "😀"
 
 
-async def test_a_model_can_be_made_ready_before_it_is_asked(wire):
+async def test_model_can_be_warmed_before_the_first_request(wire):
     wire.server.script(["ok"])
     model = wire.model()
     assert isinstance(model, Warmable)

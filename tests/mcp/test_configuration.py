@@ -23,7 +23,7 @@ def project(root, servers):
     ({"command": "x", "timeout_seconds": 0}, "`timeout_seconds` of bad must be more than 0, not 0"),
     ({"url": "file:///etc"}, "begins with http:// or https://"),
 ])  # fmt: skip
-def test_a_wrong_entry_costs_itself_alone(home, tmp_path, entry, why):
+def test_invalid_entry_is_left_out_alone(home, tmp_path, entry, why):
     found = find_servers({"own": GOOD}, project(tmp_path, {"bad": entry, "there": {"command": "x"}}))
     assert [*found.servers] == ["own", "there"]
     [notice] = found.notices
@@ -31,13 +31,13 @@ def test_a_wrong_entry_costs_itself_alone(home, tmp_path, entry, why):
     assert why in notice
 
 
-def test_a_name_with_spaces_is_left_out(home, tmp_path):
+def test_name_with_spaces_is_refused(home, tmp_path):
     assert "`a b` is not a name" in find_servers({}, project(tmp_path, {"a b": {"command": "x"}})).notices[0]
 
 
 @pytest.mark.parametrize(("text", "why"), [("{", "is not JSON"), ("[]", "an object is expected"),
                                            ('{"mcpServers": []}', "must be an object")])  # fmt: skip
-def test_a_broken_file_of_a_project_costs_its_own_servers_alone(home, tmp_path, text, why):
+def test_broken_project_file_affects_only_its_own_servers(home, tmp_path, text, why):
     found = find_servers({"own": GOOD}, project(tmp_path, text))
     assert [*found.servers] == ["own"]
     [notice] = found.notices
@@ -46,7 +46,7 @@ def test_a_broken_file_of_a_project_costs_its_own_servers_alone(home, tmp_path, 
     assert notice.endswith("None of its MCP servers is used.")
 
 
-def test_the_users_definition_wins_and_both_places_are_named(home, tmp_path):
+def test_user_definition_wins_and_the_other_is_reported(home, tmp_path):
     found = find_servers(
         {"own": GOOD}, project(tmp_path, {"own": {"command": "evil"}}), {"tools": {"own": {"url": "x"}}}
     )

@@ -41,7 +41,7 @@ def at(server: HttpServer, seconds: int = 20, **more) -> McpServerSettings:
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
-async def test_tools_over_http(bench: Bench, start_server, kind):
+async def test_tools_work_over_http_and_sse(bench: Bench, start_server, kind):
     server = start_server(kind)
     servers = bench.open(remote=at(server, headers={"X-Team": "core"}))
     remote = await servers.ready("remote")
@@ -61,7 +61,7 @@ async def test_f4_an_answer_of_40_mb_ends_the_call_only(bench: Bench, start_serv
     assert (await (await servers.ready("remote")).call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
 
 
-async def test_e2_a_server_that_hangs_after_a_cancelled_call_is_told(bench: Bench, start_server):
+async def test_e2_server_hanging_after_a_cancelled_call_is_reported(bench: Bench, start_server):
     server = start_server()
     servers = bench.open(remote=at(server, seconds=6))
     remote = await servers.ready("remote")
@@ -75,7 +75,7 @@ async def test_e2_a_server_that_hangs_after_a_cancelled_call_is_told(bench: Benc
     assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
 
 
-async def test_a_changed_list_is_noticed_in_the_protocol_of_2026(bench: Bench, start_server):
+async def test_changed_tool_list_is_noticed(bench: Bench, start_server):
     servers = bench.open(remote=at(start_server()))
     remote = await servers.ready("remote")
     await remote.call("grow", {}, lambda _: None)
@@ -85,7 +85,7 @@ async def test_a_changed_list_is_noticed_in_the_protocol_of_2026(bench: Bench, s
     assert [tool.name for tool in remote.unapproved()] == ["grown"]
 
 
-async def test_a_server_that_is_not_there_is_told(bench: Bench, start_server):
+async def test_unreachable_server_is_reported(bench: Bench, start_server):
     server = start_server()
     server.close()
     with pytest.raises(ToolError, match=f"remote cannot be used: {server.url}: the connection was refused"):
@@ -99,7 +99,7 @@ async def test_a_server_that_is_not_there_is_told(bench: Bench, start_server):
         ("200 OK\r\nContent-Type: application/json", "the answer is not a message of MCP."),
     ],
 )
-async def test_a_server_that_does_not_speak_mcp_is_told_with_its_address(bench: Bench, answer, says):
+async def test_server_without_mcp_is_reported_with_its_address(bench: Bench, answer, says):
     async def refuse(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(f"HTTP/1.1 {answer}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
@@ -122,7 +122,7 @@ def browse(addresses: list[str], url: str) -> None:
     threading.Thread(target=lambda: urllib.request.urlopen(url, timeout=10).read(), daemon=True).start()
 
 
-async def test_e3_a_login_is_for_one_server_and_its_tokens_are_private(bench: Bench, start_server):
+async def test_e3_login_is_per_server_and_tokens_are_private(bench: Bench, start_server):
     logins = Logins()
     server, other = start_server(logins=logins), start_server()
     servers = bench.open(remote=at(server))
@@ -180,7 +180,7 @@ async def test_e3_with_a_keyring_no_token_is_in_a_file(bench: Bench, start_serve
     assert Tokens(server.url).load() == {}
 
 
-async def test_a_login_that_the_user_refuses_says_so(bench: Bench, start_server):
+async def test_refused_login_is_reported(bench: Bench, start_server):
     logins = Logins()
     logins.refused = True
     servers = bench.open(remote=at(start_server(logins=logins)))

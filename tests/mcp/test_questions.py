@@ -47,12 +47,12 @@ async def test_a_form_is_asked_field_by_field():
     assert user.questions[-1].several
 
 
-async def test_fields_that_are_left_out_have_their_default():
+async def test_omitted_fields_use_their_default():
     answer = await answer_elicitation("one", FORM, User(("Bo",)).ask)
     assert answer == {"action": "accept", "content": {"name": "Bo", "size": 3}}
 
 
-async def test_a_required_field_that_is_left_out_declines():
+async def test_omitted_required_field_declines():
     assert await answer_elicitation("one", FORM, User().ask) == {"action": "decline"}
 
 

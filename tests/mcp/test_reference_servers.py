@@ -35,7 +35,7 @@ def node_path(monkeypatch):
     monkeypatch.setattr("fakes.mcp_bench.PATH", f"{folder}:/usr/bin:/bin")
 
 
-async def test_everything(bench: Bench, node_path):
+async def test_everything_server_works(bench: Bench, node_path):
     bench.answers = {
         "elicit": {"action": "accept", "content": {"name": "Bo"}},
         "sample": {"text": "42", "model": "test-model"},
@@ -60,14 +60,14 @@ async def test_everything(bench: Bench, node_path):
     assert (await one.read(one.listing.resources[0].uri)).text
 
 
-async def test_filesystem(bench: Bench, node_path):
+async def test_filesystem_server_works(bench: Bench, node_path):
     _, one = await opened(bench, node("mcp-server-filesystem", str(bench.folder)))
     path = str(bench.folder / "a.txt")
     assert (await one.call("read_text_file", {"path": path}, silent)).text == "hello file"
     assert (await one.call("read_text_file", {"path": "/etc/passwd"}, silent)).failed
 
 
-async def test_memory(bench: Bench, node_path):
+async def test_memory_server_works(bench: Bench, node_path):
     settings = node("mcp-server-memory", env={"MEMORY_FILE_PATH": str(bench.folder / "memory.json")})
     _, one = await opened(bench, settings)
     entity = {"name": "Bo", "entityType": "person", "observations": ["likes tea"]}

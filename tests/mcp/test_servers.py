@@ -53,7 +53,7 @@ async def test_progress_is_reported_and_a_call_can_be_cancelled(bench: Bench):
     assert one.state == "ready"
 
 
-async def test_what_a_server_asks_reaches_the_user(bench: Bench):
+async def test_requests_of_a_server_reach_the_user(bench: Bench):
     bench.answers = {
         "elicit": {"action": "accept", "content": {"name": "Bo"}},
         "sample": {"text": "42", "model": "test-model"},
@@ -69,14 +69,14 @@ async def test_what_a_server_asks_reaches_the_user(bench: Bench):
     assert bench.asked[1][2]["messages"] == [{"role": "user", "text": "What is 6 times 7?"}]
 
 
-async def test_without_a_user_nothing_can_be_asked(bench: Bench):
+async def test_requests_of_a_server_are_refused_without_a_user(bench: Bench):
     servers = bench.open(one=fake(), has_user=False)
     answer = (await (await servers.ready("one")).call("sample", {}, silent)).text
     assert "not supported" in answer
     assert bench.asked == []
 
 
-async def test_f4_a_server_gets_no_keys_and_no_more_than_it_needs(bench: Bench):
+async def test_f4_server_gets_no_keys_and_a_minimal_environment(bench: Bench):
     servers = bench.open(one=fake(more={"env": {"OWN": "value"}}))
     found = json.loads((await (await servers.ready("one")).call("environment", {}, silent)).text)
     assert {"PATH", "HOME", "OWN"} <= found.keys() <= {"PATH", "HOME", "OWN", "TERM", "LC_CTYPE"}
@@ -99,7 +99,7 @@ async def test_a_server_in_the_sandbox_answers_and_cannot_write_outside(bench: B
     confinement.close()
 
 
-async def test_a_variable_with_the_key_of_a_provider_is_given_to_no_server(bench: Bench, monkeypatch):
+async def test_variable_with_a_provider_key_is_refused(bench: Bench, monkeypatch):
     """F2: otherwise a project could send the key to its own address."""
     monkeypatch.setenv("STOLEN", "xprovider-key-1234")
     servers = bench.open(one=fake(more={"env": {"OWN": "${STOLEN}"}}))
@@ -107,7 +107,7 @@ async def test_a_variable_with_the_key_of_a_provider_is_given_to_no_server(bench
         await servers.ready("one")
 
 
-async def test_e2_a_server_that_does_not_start_says_why_and_the_others_work(bench: Bench):
+async def test_e2_server_that_fails_to_start_is_reported_and_others_work(bench: Bench):
     servers = bench.open(bad=fake(start="exit"), good=fake())
     with pytest.raises(ToolError, match="exit code 7"):
         await servers.ready("bad")
@@ -115,7 +115,7 @@ async def test_e2_a_server_that_does_not_start_says_why_and_the_others_work(benc
     assert any("bad did not start" in text and "no such database" in text for text in bench.texts)
 
 
-async def test_a_command_that_is_not_there_is_named(bench: Bench):
+async def test_missing_command_is_reported(bench: Bench):
     servers = bench.open(gone=McpServerSettings(command="no-such-program"))
     with pytest.raises(ToolError, match="The command no-such-program was not found"):
         await servers.ready("gone")
@@ -128,7 +128,7 @@ async def test_a_command_may_be_relative_to_the_folder_of_the_session(bench: Ben
     assert (await bench.open(one=McpServerSettings(command="./server.sh")).ready("one")).state == "ready"
 
 
-async def test_f4_one_tool_that_is_not_valid_is_left_out_and_named(bench: Bench):
+async def test_f4_invalid_tool_is_left_out_and_reported(bench: Bench):
     servers = bench.open(bad=fake(lie="all"))
     bad = await servers.ready("bad")
     assert "echo" in {tool.name for tool in bad.tools}
@@ -158,7 +158,7 @@ async def test_f4_a_line_of_100_mb_ends_only_its_server(bench: Bench):
         await call
 
 
-async def test_e2_a_server_killed_in_a_call_is_told_and_started_again(bench: Bench):
+async def test_e2_server_killed_during_a_call_is_reported_and_restarted(bench: Bench):
     servers = bench.open(one=fake())
     one = await servers.ready("one")
     call = asyncio.create_task(one.call("hang", {}, silent))
@@ -185,7 +185,7 @@ async def test_a_call_without_an_answer_times_out(bench: Bench):
         await one.call("hang", {}, silent)
 
 
-async def test_e2_a_server_that_reads_nothing_after_a_cancelled_call_is_restarted(bench: Bench):
+async def test_e2_server_blocked_after_a_cancelled_call_is_restarted(bench: Bench):
     """Later calls must not wait for the server until they time out."""
     servers = bench.open(one=fake(timeout=6), two=fake())
     one = await servers.ready("one")
@@ -204,7 +204,7 @@ async def test_e2_a_server_that_reads_nothing_after_a_cancelled_call_is_restarte
     assert any("one: The server stopped: it does not answer since a call was cancelled" in text for text in bench.texts)
 
 
-async def test_a_server_that_answers_after_a_cancelled_call_goes_on(bench: Bench):
+async def test_server_responding_after_a_cancelled_call_keeps_running(bench: Bench):
     servers = bench.open(one=fake())
     one = await servers.ready("one")
     group, steps = one.group, []
@@ -225,7 +225,7 @@ async def test_a_dead_worker_is_replaced_and_leaves_no_server(bench: Bench):
     assert (await (await servers.ready("one")).call("echo", {"text": "back"}, silent)).text == "back"
 
 
-async def test_e2_nothing_is_left_after_close(bench: Bench):
+async def test_e2_no_process_is_left_after_close(bench: Bench):
     servers = bench.open(one=fake(), two=fake(start="hang"))
     one = await servers.ready("one")
     await until(lambda: servers.servers["two"].group)
@@ -244,7 +244,7 @@ async def test_e1_a_changed_description_is_not_approved(bench: Bench):
     assert any("one has added or changed 1 tool" in text and "echo" in text for text in bench.texts)
 
 
-async def test_e1_approvals_outlive_the_session(bench: Bench):
+async def test_e1_approvals_are_kept_across_sessions(bench: Bench):
     await bench.open(one=fake(variant="ONE")).ready("one")
     changed = fake(variant="ONE", more={"env": {"DESCRIBE": "Something else."}})
     again = await bench.open(one=changed).ready("one")

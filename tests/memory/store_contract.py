@@ -139,7 +139,7 @@ def message_record(number: int, message: Message) -> MessageRecord:
 class StoreContract:
     """Needs a fixture `store`, and a fixture `again`: the same store, opened by another start of ouro."""
 
-    def test_a_session_comes_back_as_it_was_saved(self, store: MemoryStore, again):
+    def test_saved_session_is_loaded_unchanged(self, store: MemoryStore, again):
         records = [message_record(number, message) for number, message in enumerate(EVERY_PART, 1)]
         wait(store.create_session(HEADER))
         for record in records:
@@ -150,14 +150,14 @@ class StoreContract:
 
         assert wait(again().load_session(HEADER.id)) == LoadedSession(HEADER, (*records, *EVERY_CHANGE))
 
-    def test_long_outputs_come_back_as_they_were(self, store, again):
+    def test_long_outputs_are_loaded_unchanged(self, store, again):
         self._saved(store, HEADER, *LONG_OUTPUTS)
 
         found = wait(again().load_session(HEADER.id)).records
 
         assert found == tuple(message_record(number, message) for number, message in enumerate(LONG_OUTPUTS, 1))
 
-    def test_what_is_loaded_can_be_continued(self, store, again):
+    def test_loaded_session_can_be_continued(self, store, again):
         self._saved(store, HEADER, user("one"))
         second = again()
         wait(second.load_session(HEADER.id))
@@ -179,7 +179,7 @@ class StoreContract:
         read = wait(store.load_session(HEADER.id, read_only=True))
         assert read == LoadedSession(HEADER, (message_record(1, user("one")),), read_only=True)
 
-    def test_nothing_is_saved_into_a_session_that_is_not_open(self, store):
+    def test_saving_into_a_closed_session_fails(self, store):
         self._saved(store, HEADER, user("one"))
 
         with pytest.raises(SaveFailed):
@@ -205,13 +205,13 @@ class StoreContract:
         assert [each.id for each in wait(store.list_sessions("/home/me/app"))] == [HEADER.id]
         assert wait(store.get_session_stats(HEADER.id)) == found[1]
 
-    def test_a_session_in_which_nothing_was_said_is_not_listed(self, store):
+    def test_empty_session_is_not_listed(self, store):
         wait(store.create_session(HEADER))
         wait(store.close_session(HEADER.id))
 
         assert wait(store.list_sessions()) == []
 
-    def test_a_removed_session_is_in_the_trash_and_comes_back(self, store, again):
+    def test_deleted_session_is_in_the_trash_and_can_be_restored(self, store, again):
         self._saved(store, HEADER, user("one"))
         self._saved(store, OTHER, user("two"))
         before = wait(store.get_session_stats(HEADER.id))
@@ -227,7 +227,7 @@ class StoreContract:
         assert wait(again().list_deleted()) == []
         assert wait(again().load_session(HEADER.id, read_only=True)).records == (message_record(1, user("one")),)
 
-    def test_a_session_leaves_the_trash_for_good_only_when_asked(self, store, again):
+    def test_purge_removes_only_deleted_sessions_permanently(self, store, again):
         self._saved(store, HEADER, user("one"))
         with pytest.raises(SessionNotFound):
             wait(store.purge_session(HEADER.id))
@@ -247,7 +247,7 @@ class StoreContract:
         with pytest.raises(SaveFailed):
             wait(store.import_session(HEADER, ()))
 
-    def test_a_fork_begins_as_a_copy_up_to_a_message_and_both_go_on_alone(self, store, again):
+    def test_fork_copies_up_to_a_message_and_is_independent(self, store, again):
         self._saved(store, HEADER, user("one"), EVERY_PART[0], LONG_OUTPUTS[0], user("four"))
         wait(store.load_session(HEADER.id))
         wait(store.fork_session(HEADER.id, 3, OTHER, "another"))
@@ -268,7 +268,7 @@ class StoreContract:
         info = wait(again().get_session_stats(OTHER.id))
         assert (info.title, info.fork_of, info.messages, info.project) == ("another", HEADER.id, 4, OTHER.project)
 
-    def test_a_whole_session_or_nothing_of_it_is_forked(self, store):
+    def test_fork_is_complete_or_fails(self, store):
         self._saved(store, HEADER, user("one"), user("two"))
         wait(store.fork_session(HEADER.id, None, OTHER))
         assert self._texts(store, OTHER) == ["one", "two"]
@@ -283,7 +283,7 @@ class StoreContract:
         with pytest.raises(SaveFailed):
             wait(store.fork_session(HEADER.id, None, OTHER))
 
-    def test_lists_tell_what_was_used_by_day_and_model_what_it_was_about_and_of_what_it_is_a_copy(self, store, again):
+    def test_list_includes_usage_by_day_and_model_summary_and_fork(self, store, again):
         usage = Usage(100, 50, 0, 10, 0.25)
         first = Message("assistant", (Text("x"),), usage, "a/b")
         later = replace(message_record(2, first), at="2026-11-25T12:00:00.000Z")
@@ -309,16 +309,16 @@ class StoreContract:
         assert " ".join(info.summary.split()) == "Mended the import."
         assert wait(store.get_session_stats(HEADER.id)) == info
 
-    def test_an_id_is_not_used_twice(self, store):
+    def test_duplicate_id_is_refused(self, store):
         self._saved(store, HEADER, user("one"))
 
         with pytest.raises(SaveFailed):
             wait(store.create_session(HEADER))
 
-    def test_nothing_stands_in_the_way(self, store):
+    def test_obstacle_is_empty_if_sessions_can_be_saved(self, store):
         assert store.obstacle() == ""
 
-    def test_what_belongs_to_no_session_is_counted_by_day_and_model(self, store):
+    def test_costs_outside_sessions_are_counted_by_day_and_model(self, store):
         assert wait(store.load_costs()) == ()
         for model, cost in (("b/two", 0.25), ("a/one", None), ("b/two", 0.25)):
             wait(store.save_cost(CostRecord("vectors", HEADER.created_at, model, Usage(7, cost=cost))))

@@ -42,13 +42,13 @@ def numbers(found):
     return [entry.number for entry in found]
 
 
-def test_the_window_sets_the_limit_and_a_small_one_a_smaller_one():
+def test_compaction_limit_follows_the_window():
     limits = [compaction_limit(CompactionSettings(), window) for window in (200_000, 64_000, 8_192)]
     assert limits == [160_000, 48_000, 6_144]
     assert compaction_limit(CompactionSettings(at=0.5, reserve=0), 100_000) == 50_000
 
 
-def test_the_user_s_words_stay_and_the_last_round_is_not_touched():
+def test_user_messages_are_kept_and_the_last_round_stays():
     sent = entries(
         user("Never push."), assistant("Fine."), user("Mend it."), assistant("", call("1")), tool(reply("1"))
     )
@@ -57,13 +57,13 @@ def test_the_user_s_words_stay_and_the_last_round_is_not_touched():
     assert (numbers(found.covered), numbers(found.tail)) == ([1, 2, 3], [4, 5])
 
 
-def test_a_tail_of_whole_rounds_stays_as_far_as_it_fits():
+def test_tail_keeps_whole_rounds_that_fit():
     rounds = [each for n in range(9) for each in (assistant("", call(str(n))), tool(reply(str(n), "x" * 350)))]
     found = plan(entries(user("go"), *rounds), tail=320)
     assert numbers(found.tail) == [14, 15, 16, 17, 18, 19]
 
 
-def test_a_last_round_that_fills_the_window_is_summed_up_too():
+def test_last_round_that_fills_the_window_is_summarized():
     sent = entries(user("go"), assistant("", call("1")), tool(reply("1", "x" * 99_000)))
     assert numbers(plan(sent, last=20_000).tail) == []
     assert plan(sent, last=30_000).covers == (1, 1)
@@ -76,14 +76,14 @@ def test_calls_that_wait_for_their_answer_are_never_covered():
     assert numbers(plan(steered, last=0).tail) == [4, 5, 6]
 
 
-def test_there_is_nothing_to_do_where_only_the_last_round_is_left():
+def test_no_plan_if_only_the_last_round_is_left():
     assert plan([]) is None
     assert plan(entries(user("go"))) is None
     sent = [MessageRecord(1, AT, user("Never push.")), MessageRecord(9, AT, assistant("Fine."))]
     assert plan(sent, CompactionRecord(8, AT, (1, 7), (1,), "…")) is None
 
 
-def test_what_stays_is_the_first_words_then_pins_then_the_newest_while_they_fit():
+def test_first_message_pins_and_newest_messages_are_kept_in_order():
     sent = entries(
         user("a" * 350),
         *(user(letter * 350) for letter in "bcde"),
@@ -96,7 +96,7 @@ def test_what_stays_is_the_first_words_then_pins_then_the_newest_while_they_fit(
     assert plan(sent, words=0).kept == ()
 
 
-def test_a_message_that_is_too_long_is_quoted_by_beginning_and_end_and_shorter_ones_still_fit():
+def test_oversized_message_is_quoted_shortened_and_others_kept():
     log = "START " + "x" * 90_000 + " END"
     found = plan(entries(user("Never push."), user(log), user("Use tabs."), assistant("end")), words=2_000)
     assert (found.kept, numbers(found.quoted)) == ((1, 3), [2])
@@ -106,14 +106,14 @@ def test_a_message_that_is_too_long_is_quoted_by_beginning_and_end_and_shorter_o
     assert quoted.endswith(" END")
 
 
-def test_what_ouro_said_on_its_own_is_nobody_s_words():
+def test_context_from_ouro_does_not_count_as_user_message():
     nested = Message("user", (Context("<instructions>Use tabs.</instructions>"),))
     picture = Message("user", (Image("image/png", b"p"),))
     found = plan(entries(user("go"), nested, picture, assistant("end")))
     assert found.kept == (1, 3)
 
 
-def test_a_second_compaction_covers_the_first_and_keeps_what_it_kept():
+def test_second_compaction_covers_the_first_and_keeps_its_messages():
     before = CompactionRecord(5, AT, (1, 4), (1,), "First we looked.")
     sent = [
         MessageRecord(1, AT, user("Never push.")),
@@ -124,7 +124,7 @@ def test_a_second_compaction_covers_the_first_and_keeps_what_it_kept():
     assert (found.covers, found.kept) == ((1, 8), (1, 6, 8))
 
 
-def test_the_files_of_earlier_summaries_are_carried_on_the_newest_last_and_once():
+def test_file_lists_of_earlier_summaries_are_merged():
     summary = "## Goal\nMend it.\n\n" + format_files(["- read `a.py`", "- changed `b.py`"]) + "\n\n## Plan\n- [ ] x"
     assert parse_files(summary) == ["- read `a.py`", "- changed `b.py`"]
     again = format_files([*parse_files(summary), "- read `a.py`", "- changed `c.py`"])
@@ -134,7 +134,7 @@ def test_the_files_of_earlier_summaries_are_carried_on_the_newest_last_and_once(
     assert len(parse_files(format_files(f"- read `{n}`" for n in range(99)))) == 30
 
 
-def test_what_will_be_left_is_told_in_the_provider_s_figures():
+def test_remaining_tokens_are_scaled_to_the_provider_figure():
     sent = [user("x" * 35_000)]
     assert scale_tokens(22_000, sent, [user("x" * 3_500)], 1_000) == 4_000
 
@@ -182,7 +182,7 @@ def is_sendable(messages) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_whatever_was_said_a_compaction_leaves_what_can_be_sent_and_keeps_what_it_promised(seed):
+def test_compaction_of_any_transcript_leaves_a_sendable_one(seed):
     rng = random.Random(seed)
     transcript, done = Transcript(), 0
     records = []
@@ -223,7 +223,7 @@ def test_whatever_was_said_a_compaction_leaves_what_can_be_sent_and_keeps_what_i
         assert make_sendable(again.sent()) == messages
 
 
-def test_the_probe_names_what_should_stay_and_is_not_sent():
+def test_lost_reports_kept_messages_that_would_not_be_sent():
     sent = entries(user("Never push."), assistant("Fine."), user("Use tabs."), assistant("end"))
     found = plan(sent)
     messages = found.will_be_sent("…", frozenset())

@@ -48,7 +48,7 @@ def bytes_held(memory: MemoryManager) -> int:
     return sum(len(reply.text) for each in memory.messages() for reply in each.parts_of(ToolReply))
 
 
-async def test_what_is_sent_and_counted_stays_as_it_was(store):
+async def test_sent_context_and_usage_are_unchanged(store):
     memory = MemoryManager.start(store, project="/p", model="m")
     await talk(memory, 60)
     turns = memory.transcript.turns
@@ -68,7 +68,7 @@ async def test_what_is_sent_and_counted_stays_as_it_was(store):
     await again.close()
 
 
-async def test_a_long_session_holds_no_more_after_ten_compactions_than_after_two(store):
+async def test_memory_use_does_not_grow_with_compactions(store):
     gc.freeze()  # otherwise each collection spends a second on objects of earlier tests
     memory = MemoryManager.start(store, project="/p", model="m")
     held, objects = [], []
@@ -85,7 +85,7 @@ async def test_a_long_session_holds_no_more_after_ten_compactions_than_after_two
     await memory.close()
 
 
-async def test_who_scrolls_sees_each_message_once_and_none_twice(store):
+async def test_scrolling_shows_each_message_exactly_once(store):
     memory = MemoryManager.start(store, project="/p", model="m")
     await talk(memory, 60)
     everything = texts(memory.pager.shown())
@@ -102,7 +102,7 @@ async def test_who_scrolls_sees_each_message_once_and_none_twice(store):
     await memory.close()
 
 
-async def test_who_has_scrolled_a_little_goes_on_from_there_after_a_compaction(store):
+async def test_scrolling_continues_at_its_position_after_a_compaction(store):
     memory = MemoryManager.start(store, project="/p", model="m")
     await talk(memory, 150)
     await compact(memory)
@@ -119,7 +119,7 @@ async def test_who_has_scrolled_a_little_goes_on_from_there_after_a_compaction(s
     await memory.close()
 
 
-async def test_one_can_go_back_to_what_has_left_memory_and_on_from_there(store):
+async def test_rewind_to_released_messages_and_forward_again_works(store):
     memory = MemoryManager.start(store, project="/p", model="m")
     await talk(memory, 60)
     before = memory.context()
@@ -133,7 +133,7 @@ async def test_one_can_go_back_to_what_has_left_memory_and_on_from_there(store):
     await memory.close()
 
 
-async def test_nothing_is_let_go_that_is_not_on_disk(store, monkeypatch):
+async def test_unsaved_messages_are_not_released(store, monkeypatch):
     memory = MemoryManager.start(store, project="/p", model="m")
     await talk(memory, 60)
 
@@ -156,7 +156,7 @@ async def test_nothing_is_let_go_that_is_not_on_disk(store, monkeypatch):
     await looked_at.close()
 
 
-async def test_scrolling_back_shows_the_marks_and_receipts_between_the_messages(store):
+async def test_scrolling_shows_marks_and_receipts_between_messages(store):
     memory = MemoryManager.start(store, project="/p", model="m")
     await talk(memory, 2)
     memory.note(RecalledRecord(5, memory.now(), ()))

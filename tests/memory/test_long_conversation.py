@@ -61,7 +61,7 @@ async def say(session, text):
 
 
 @pytest.mark.slow
-async def test_after_100_turns_and_three_compactions_what_was_said_first_is_still_sent(model, model_server, repository):
+async def test_first_message_is_still_sent_after_100_turns_and_compactions(model, model_server, repository):
     model_server.script(answer)
     session = await open_session(Options(repository), OpenRequest())
     compactions = await say(session, FIRST)
@@ -96,7 +96,7 @@ async def test_after_100_turns_and_three_compactions_what_was_said_first_is_stil
     await again.close()
 
 
-async def test_a_model_of_its_own_for_summaries_is_the_one_that_is_asked(model, model_server, repository, home):
+async def test_configured_compaction_model_writes_the_summary(model, model_server, repository, home):
     path = home / ".ouro" / "models.yaml"
     provider = model.partition("/")[0]
     entry = path.read_text().splitlines()[-1].partition(": ")[2]

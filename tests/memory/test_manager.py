@@ -56,7 +56,7 @@ async def test_nothing_is_written_before_the_first_message(home):
     assert not (home / ".ouro").exists()
 
 
-async def test_what_is_paid_before_anything_was_said_is_counted_outside_of_sessions_and_once(home):
+async def test_cost_before_the_first_message_is_counted_once_outside(home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
     memory = start_manager(store)
     memory.note(CostRecord("crystallization", memory.now(), "c/d", Usage(9, cost=0.5)))
@@ -71,7 +71,7 @@ async def test_what_is_paid_before_anything_was_said_is_counted_outside_of_sessi
     assert [each.calls for each in await store.load_costs()] == [1]
 
 
-async def test_what_is_paid_in_a_session_that_is_only_read_is_counted_too(home):
+async def test_cost_in_a_read_only_session_is_counted_outside(home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
     memory = start_manager(store)
     await memory.add(user("one"))
@@ -94,7 +94,7 @@ async def test_a_message_is_saved_when_add_returns():
     assert memory.messages() == (user("one"),) == tuple(memory.context())
 
 
-async def test_the_first_words_become_the_title_and_a_user_may_change_it():
+async def test_title_is_the_first_message_and_can_be_changed():
     store = DictMemoryStore()
     memory = start_manager(store)
     await memory.add(user("fix the\n broken import in api.py, which nobody has looked at since spring"))
@@ -115,7 +115,7 @@ def test_a_title_is_one_clean_line():
     assert make_title("x" * 99) == "x" * 60 + "…"
 
 
-async def test_what_could_not_be_saved_is_kept_and_saved_with_the_next():
+async def test_unsaved_messages_are_saved_with_the_next():
     store = FullDisk()
     memory = start_manager(store)
     for text in ("one", "two"):
@@ -129,7 +129,7 @@ async def test_what_could_not_be_saved_is_kept_and_saved_with_the_next():
     assert saved_texts(store, memory.session_id) == ["one", "two", "three"]
 
 
-async def test_closing_saves_what_is_left():
+async def test_closing_saves_unsaved_messages():
     store = FullDisk()
     memory = start_manager(store)
     with pytest.raises(SaveFailed):
@@ -140,7 +140,7 @@ async def test_closing_saves_what_is_left():
     assert saved_texts(store, memory.session_id) == ["one"]
 
 
-async def test_a_save_that_was_begun_is_carried_through_when_its_caller_is_cancelled():
+async def test_started_save_completes_although_its_caller_is_cancelled():
     store = SlowDisk()
     memory = start_manager(store)
     adding = asyncio.create_task(memory.add(user("one")))
@@ -154,7 +154,7 @@ async def test_a_save_that_was_begun_is_carried_through_when_its_caller_is_cance
     assert saved_texts(store, memory.session_id) == ["one", "two"]
 
 
-async def test_messages_added_side_by_side_are_saved_in_their_order():
+async def test_concurrently_added_messages_are_saved_in_order():
     store = DictMemoryStore()
     memory = start_manager(store)
     await asyncio.gather(*(memory.add(user(str(number))) for number in range(50)))
@@ -162,7 +162,7 @@ async def test_messages_added_side_by_side_are_saved_in_their_order():
     assert saved_texts(store, memory.session_id) == [each.text for each in memory.messages()]
 
 
-async def test_resume_brings_everything_back_and_goes_on_counting():
+async def test_resume_restores_the_state_and_continues_numbering():
     store = DictMemoryStore()
     memory = start_manager(store)
     await memory.add(user("one"))
@@ -185,7 +185,7 @@ async def test_resume_brings_everything_back_and_goes_on_counting():
     assert numbers == [1, 2, 3]
 
 
-async def test_a_session_is_found_by_id_prefix_latest_and_words_and_the_rest_is_refused():
+async def test_session_is_found_by_id_prefix_latest_and_words():
     store = DictMemoryStore()
     memories = {}
     for project, text in (("/p", "fix the import"), ("/p", "fix the tests"), ("/other", "write docs")):
@@ -220,7 +220,7 @@ async def test_a_session_that_is_open_is_refused(home):
         await MemoryManager.resume(YamlFileMemoryStore(home / ".ouro" / "sessions"), memory.session_id, project="/p")
 
 
-async def test_where_nothing_can_be_saved_it_is_said_at_the_start(home):
+async def test_unwritable_home_is_reported_at_the_start(home):
     (home / ".ouro").write_text("a file in the way")
 
     memory = start_manager(YamlFileMemoryStore(home / ".ouro" / "sessions"))

@@ -54,7 +54,7 @@ def test_a_session_is_exported_as_before(capsys, session):
 
 
 @pytest.mark.parametrize("session", GOLDEN["resume"])
-async def test_the_same_context_is_sent_after_a_resume(session):
+async def test_resume_sends_the_same_context(session):
     old = GOLDEN["resume"][session]
     memory = await MemoryManager.resume(YamlFileMemoryStore(), session, project=PROJECT)
     await memory.pager.loaded()
@@ -77,7 +77,7 @@ async def test_the_same_context_is_sent_after_a_resume(session):
     assert (again.records[-1].message, again.notices) == (user("more"), ())
 
 
-async def test_the_trash_is_restored(capsys):
+async def test_deleted_session_is_restored(capsys):
     store = YamlFileMemoryStore()
     [info] = await store.list_deleted()
     assert [info.id] == GOLDEN["deleted"]
@@ -85,7 +85,7 @@ async def test_the_trash_is_restored(capsys):
     assert len(await store.list_sessions()) == 4
 
 
-def test_the_index_finds_what_it_found():
+def test_index_returns_the_same_hits():
     index = Index(get_index_path())
     index.follow(Sources(get_sessions_dir()))
     for words, hits in GOLDEN["sessions"].items():

@@ -60,7 +60,7 @@ async def shown_once(repository):
     await session.close()
 
 
-async def test_a_resume_sends_them_byte_for_byte(model, model_server, repository):
+async def test_resume_sends_pictures_byte_for_byte(model, model_server, repository):
     await shown_once(repository)
     last = model_server.requests[-1]
     assert SENT in last.raw.decode()
@@ -74,7 +74,7 @@ async def test_a_resume_sends_them_byte_for_byte(model, model_server, repository
     assert again.raw.decode().count(SENT) == 1
 
 
-async def test_a_missing_one_is_told_and_named_to_the_model_and_the_session_goes_on(model, model_server, repository):
+async def test_missing_picture_is_reported_and_session_continues(model, model_server, repository):
     await shown_once(repository)
     [kept] = get_sessions_dir().glob("2*/outputs/*.png")
     kept.unlink()
@@ -88,7 +88,7 @@ async def test_a_missing_one_is_told_and_named_to_the_model_and_the_session_goes
     assert (SENT in request, "the picture shot.png is no longer there" in request) == (False, True)
 
 
-async def test_an_export_writes_them_and_names_those_that_are_missing(model, repository):
+async def test_export_includes_pictures_and_names_missing_ones(model, repository):
     await shown_once(repository)
     session = await opened(repository, "latest")
     for kind in ("html", "markdown", "json"):
@@ -101,7 +101,7 @@ async def test_an_export_writes_them_and_names_those_that_are_missing(model, rep
     await session.close()
 
 
-async def test_a_compaction_keeps_the_user_s_and_says_which_are_not_sent_any_more(model, model_server, repository):
+async def test_compaction_keeps_user_pictures_and_lists_dropped_ones(model, model_server, repository):
     (repository / "chart.png").write_bytes(PNG)
     read = Reply(calls=(Call("read", {"path": "chart.png"}),))
     answers = ["A chart.", "Yes.", "Long. " * 3000, "## Goal\nTo look.", "Fine."]

@@ -41,14 +41,14 @@ async def test_a_session_without_arguments_is_saved_in_the_default_folder(home):
     await again.close()
 
 
-def test_long_term_memory_has_its_names():
+def test_long_term_memory_classes_have_their_public_names():
     assert (LongTermMemoryManager.__name__, GitMemoryStore.__name__) == ("LongTermMemoryManager", "GitMemoryStore")
     assert inspect.iscoroutinefunction(LongTermMemoryConsolidator.consolidate)
     long_term = object()
     assert MemoryManager(long_term=long_term).long_term is long_term
 
 
-def test_a_store_is_asynchronous_and_cannot_lack_a_method():
+def test_store_methods_are_asynchronous_and_required():
     assert MemoryStore.__abstractmethods__ >= METHODS
     assert all(inspect.iscoroutinefunction(getattr(MemoryStore, name)) for name in METHODS)
     for missing in METHODS:
@@ -75,7 +75,7 @@ def test_data_that_is_not_a_message_is_refused():
         deserialize_message({"title": "x"})
 
 
-async def test_a_header_may_be_given(home):
+async def test_header_can_be_passed_explicitly(home):
     store = YamlFileMemoryStore()
     header = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "a/b", "2026-11-21T20:14:03.120Z")
     await store.create_session(header)

@@ -66,7 +66,7 @@ def texts(messages) -> list[str]:
     return [each.text for each in said if isinstance(each, Message)]
 
 
-async def test_what_is_sent_after_a_resume_is_what_was_sent_before(root):
+async def test_resume_sends_the_same_messages(root):
     store = YamlFileMemoryStore(root)
     memory = MemoryManager.start(store, project="/p", model="a/b")
     for number in range(1, 120):
@@ -86,7 +86,7 @@ async def test_what_is_sent_after_a_resume_is_what_was_sent_before(root):
     await again.close()
 
 
-async def test_the_messages_that_a_compaction_keeps_are_read_where_they_are_said_to_be(store, path, monkeypatch):
+async def test_kept_messages_are_read_at_their_recorded_offsets(store, path, monkeypatch):
     memory = await reopen(store)
     await memory.record(CompactionRecord(304, AT, (1, 303), (7, 210, 302), "Again."))
     sent = memory.context()
@@ -106,7 +106,7 @@ async def test_the_messages_that_a_compaction_keeps_are_read_where_they_are_said
         await edited.close()
 
 
-async def test_older_messages_come_page_by_page_until_the_first(store):
+async def test_older_messages_are_loaded_by_page(store):
     memory = await reopen(store)
     shown = len(texts(memory.pager.shown()))
     pages = []
@@ -122,7 +122,7 @@ async def test_older_messages_come_page_by_page_until_the_first(store):
     await memory.close()
 
 
-async def test_what_was_loaded_for_another_reason_is_shown_when_someone_scrolls_to_it(store):
+async def test_messages_loaded_for_other_reasons_are_shown_on_scrolling(store):
     memory = await reopen(store)
     shown = memory.pager.shown()
     await memory.pager.earlier(150)
@@ -135,7 +135,7 @@ async def test_what_was_loaded_for_another_reason_is_shown_when_someone_scrolls_
     await memory.close()
 
 
-async def test_a_way_back_to_before_the_compaction_is_right_and_stays_right(store):
+async def test_rewind_to_before_the_compaction_survives_a_resume(store):
     memory = await reopen(store)
     await memory.record(RewindRecord(5, memory.now()))
     await memory.add(user("else"))
@@ -151,7 +151,7 @@ async def test_a_way_back_to_before_the_compaction_is_right_and_stays_right(stor
     await again.close()
 
 
-async def test_of_long_branches_only_the_end_is_read_until_someone_goes_back_there(root, monkeypatch):
+async def test_long_branches_are_read_partly_until_visited(root, monkeypatch):
     monkeypatch.setattr("ouro.memory.sessions.session_reader.MAX_BRANCH_BYTES", 5000)
     store = YamlFileMemoryStore(root)
     records = [*map(said, range(1, 301)), RewindRecord(10, AT), said(301)]
@@ -165,7 +165,7 @@ async def test_of_long_branches_only_the_end_is_read_until_someone_goes_back_the
     await memory.close()
 
 
-async def test_without_a_compaction_the_end_is_there_at_once_and_the_rest_follows(root, monkeypatch):
+async def test_without_a_compaction_the_end_is_loaded_first(root, monkeypatch):
     monkeypatch.setattr(session_reader, "MAX_SHOWN", 4000)
     store = YamlFileMemoryStore(root)
     answers = [MessageRecord(n, AT, Message("assistant", (Text(f"m{n}"),), Usage(1, cost=1.0))) for n in range(1, 301)]
@@ -190,7 +190,7 @@ async def test_without_a_compaction_the_end_is_there_at_once_and_the_rest_follow
     assert (await store.get_session_stats(HEADER.id)).title == "renamed meanwhile"
 
 
-async def test_more_than_any_model_can_read_is_not_read_at_once_and_said(root, monkeypatch):
+async def test_session_longer_than_any_window_is_read_partly_with_a_notice(root, monkeypatch):
     monkeypatch.setattr(session_reader, "MAX_SHOWN", 1000)
     monkeypatch.setattr(session_reader, "MAX_SENT", 9000)
     store = YamlFileMemoryStore(root)
@@ -205,7 +205,7 @@ async def test_more_than_any_model_can_read_is_not_read_at_once_and_said(root, m
     await memory.close()
 
 
-async def test_a_message_added_by_hand_is_named_once_and_for_all(store, path):
+async def test_manually_added_message_gets_a_permanent_number(store, path):
     by_hand = "---\nrole: user\ntext: added\n...\n---\nmessage: 299\nrole: user\ntext: copied\n...\n"
     before = path.read_text().replace("---\nmessage: 300\n", by_hand + "---\nmessage: 300\n")
     path.write_text(before)
@@ -229,7 +229,7 @@ async def test_a_message_added_by_hand_is_named_once_and_for_all(store, path):
     await again.close()
 
 
-async def test_a_message_deleted_by_hand_is_gone_wherever_it_was_meant(store, path):
+async def test_manually_deleted_message_is_removed_everywhere(store, path):
     text = path.read_text()
     for number in (7, 290, 303):
         text = re.sub(rf"---\nmessage: {number}\n.*?\n\.\.\.\n", "", text, flags=re.DOTALL)
@@ -242,7 +242,7 @@ async def test_a_message_deleted_by_hand_is_gone_wherever_it_was_meant(store, pa
     await memory.close()
 
 
-async def test_what_is_only_looked_at_may_be_open_elsewhere_and_stays_as_it_is(store, path):
+async def test_read_only_session_may_be_open_elsewhere_and_is_unchanged(store, path):
     holder = await reopen(YamlFileMemoryStore(path.parents[1]))
     before = path.read_bytes()
 
@@ -273,7 +273,7 @@ async def test_a_copy_is_continued_while_the_session_is_open_elsewhere(store, pa
 @pytest.mark.parametrize(
     "name", ["2026-11-21_0d9f3c52 copy", "2099-01-01_0d9f3c52", "a name as long as the id of sessions"]
 )
-async def test_a_folder_that_was_copied_by_hand_is_chosen_by_its_name(store, path, name):
+async def test_manually_copied_folder_is_opened_by_its_name(store, path, name):
     folder = path.parent
     copy = shutil.copytree(folder, folder.with_name(name))
     before = (copy / "session.yaml").read_bytes()
@@ -307,7 +307,7 @@ async def test_a_fork_at_a_message_ends_with_it(store):
     await copy.close()
 
 
-async def test_a_file_that_another_program_changed_gives_no_page_from_the_wrong_place(store, path):
+async def test_page_of_a_file_changed_by_another_program_is_refused(store, path):
     memory = await reopen(store)
     path.write_text(path.read_text().replace("text: m3\n", "text: m3, and longer than it was\n"))
 
@@ -316,7 +316,7 @@ async def test_a_file_that_another_program_changed_gives_no_page_from_the_wrong_
     await memory.close()
 
 
-async def test_a_resume_reads_no_more_of_a_long_session_than_it_needs(store, path, monkeypatch):
+async def test_resume_reads_only_the_needed_part_of_a_long_session(store, path, monkeypatch):
     filler = "x" * 2000
     records = [replace(said(number), message=user(f"m{number} {filler}")) for number in range(1, 3001)]
     check = CompactionRecord(3001, AT, (1, 2995), (7, 210), "What was said.", pins=(7,), spent=Usage(5))

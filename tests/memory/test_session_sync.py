@@ -72,7 +72,7 @@ def machines(tmp_path, remote):
     return Machine(tmp_path / "one", remote), Machine(tmp_path / "two", remote)
 
 
-async def test_a_session_goes_on_elsewhere_and_comes_back_and_only_new_records_travel(machines):
+async def test_session_continues_on_both_machines_sending_only_new_records(machines):
     one, two = machines
     calls = (assistant("Look.", ToolCall("c", "read", {})), tool(ToolReply("c", "read", LONG)))
     session = await one.start("first", "second")
@@ -93,7 +93,7 @@ async def test_a_session_goes_on_elsewhere_and_comes_back_and_only_new_records_t
         assert (nothing.sent, nothing.received, nothing.bytes_sent) == ((), (), 0)
 
 
-async def test_what_was_said_on_both_machines_becomes_a_fork(machines):
+async def test_session_continued_on_both_machines_becomes_a_fork(machines):
     one, two = machines
     session = await one.start("first")
     one.sync()
@@ -111,7 +111,7 @@ async def test_what_was_said_on_both_machines_becomes_a_fork(machines):
     assert one.sync().sent == two.sync().sent == ()
 
 
-async def test_what_a_subagent_said_travels_with_its_session(machines):
+async def test_subagent_transcript_is_synced_with_its_session(machines):
     one, two = machines
     session = await one.start("first")
     [folder] = (one.root / "sessions").iterdir()
@@ -136,7 +136,7 @@ async def test_what_a_subagent_said_travels_with_its_session(machines):
     assert (one.sync().received, two.sync().received, set(await two.infos())) == ((), (), set())
 
 
-async def test_s21_two_machines_that_push_at_once_both_arrive(machines, monkeypatch):
+async def test_s21_concurrent_pushes_both_arrive(machines, monkeypatch):
     one, two = machines
     first, second = await one.start("on one"), await two.start("on two")
     push, others = SessionRemote.push, [two]
@@ -153,7 +153,7 @@ async def test_s21_two_machines_that_push_at_once_both_arrive(machines, monkeypa
         assert set(await machine.infos()) == {first, second}
 
 
-async def test_an_open_session_waits_and_a_deleted_one_does_not_come_back(machines):
+async def test_open_session_is_skipped_and_a_deleted_one_stays_deleted(machines):
     one, two = machines
     kept, gone = await one.start("first"), await one.start("other")
     one.sync()
@@ -172,7 +172,7 @@ async def test_an_open_session_waits_and_a_deleted_one_does_not_come_back(machin
     assert set(await two.infos()) == {kept, fork}
 
 
-async def test_an_edited_file_replaces_the_one_that_was_not_changed(machines):
+async def test_edited_file_replaces_the_unchanged_one(machines):
     one, two = machines
     session = await one.start("first", "secind")
     one.sync()
@@ -184,7 +184,7 @@ async def test_an_edited_file_replaces_the_one_that_was_not_changed(machines):
     assert await two.user_texts(session) == ["first", "second"]
 
 
-async def test_s21_an_encrypted_remote_holds_no_words_and_opens_only_with_the_key(machines, remote):
+async def test_s21_encrypted_remote_needs_the_key_and_has_no_plain_text(machines, remote):
     one, two = machines
     session = await one.start("the heron flies")
     one.sync(encrypt=True)
@@ -212,7 +212,7 @@ async def test_s21_an_encrypted_remote_holds_no_words_and_opens_only_with_the_ke
         one.sync()
 
 
-async def test_s21_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_path):
+async def test_s21_forged_remote_sessions_are_skipped(machines, remote, tmp_path):
     one, two = machines
     session = await one.start("first")
     one.sync()
@@ -245,7 +245,7 @@ async def test_s21_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_pa
     assert not list(two.root.rglob("evil"))
 
 
-def test_a_remote_that_is_not_there_is_named_with_the_reason_and_without_its_password(machines):
+def test_unreachable_remote_is_reported_without_its_password(machines):
     with pytest.raises(MemoryUnusable) as failure:
         machines[0].sync(remote="/no/such.git")
     reason = "'/no/such.git' does not appear to be a git repository."

@@ -28,25 +28,25 @@ def interrupted_reply(call_id: str) -> ToolReply:
     return ToolReply(call_id, "read", INTERRUPTED, failed=True)
 
 
-def test_a_sound_transcript_is_sent_as_it_is():
+def test_valid_transcript_is_sent_unchanged():
     messages = [user("a"), assistant("b", call("1"), call("2")), tool(reply("1"), reply("2")), assistant("c")]
 
     assert make_sendable(messages) == messages == answer_open_calls(messages)
 
 
-def test_a_call_without_its_answer_is_answered_interrupted():
+def test_unanswered_call_gets_an_interrupted_result():
     messages = [user("a"), assistant("b", call("1"), call("2")), tool(reply("2")), user("c")]
 
     assert make_sendable(messages) == [*messages[:2], tool(interrupted_reply("1"), reply("2")), user("c")]
 
 
-def test_answers_come_in_the_order_asked_and_right_behind_their_calls():
+def test_results_follow_their_calls_in_call_order():
     messages = [assistant("", call("1"), call("2")), user("steer"), tool(reply("2")), tool(reply("1"))]
 
     assert make_sendable(messages) == [messages[0], tool(reply("1"), reply("2")), user("steer")]
 
 
-def test_an_answer_without_a_call_and_a_second_answer_are_dropped():
+def test_orphan_and_duplicate_results_are_dropped():
     messages = [
         tool(reply("0")),
         assistant("", call("1")),
@@ -57,14 +57,14 @@ def test_an_answer_without_a_call_and_a_second_answer_are_dropped():
     assert make_sendable(messages) == [messages[1], tool(reply("1", "first"))]
 
 
-def test_a_message_that_was_cut_keeps_its_words_and_loses_its_calls_and_unsealed_thinking():
+def test_cut_message_keeps_text_but_no_calls_or_unsealed_thinking():
     cut = Message("assistant", (Thinking("hm"), Thinking("sure", "seal"), Text("half"), call("1")), cut=True)
 
     assert make_sendable([cut]) == [Message("assistant", (Thinking("sure", "seal"), Text("half")), cut=True)]
     assert make_sendable([Message("assistant", (Thinking("hm"), call("1")), cut=True)]) == []
 
 
-def test_ids_that_come_again_are_told_apart():
+def test_repeated_call_ids_are_made_unique():
     messages = [
         assistant("", call("1")),
         tool(reply("1", "a")),
@@ -79,7 +79,7 @@ def test_ids_that_come_again_are_told_apart():
     ]
 
 
-def test_after_a_crash_the_missing_answers_are_in_the_transcript():
+def test_missing_results_are_added_after_a_crash():
     messages = [user("a"), assistant("", call("1"), call("2")), tool(reply("1")), user("b"), assistant("", call("3"))]
 
     assert answer_open_calls(messages) == [
@@ -119,7 +119,7 @@ def _drawn_message(drawn: random.Random) -> Message:
             return tool(*map(reply, ids or ["a"]))
 
 
-def test_the_oldest_outputs_are_dropped_first_and_small_ones_stay():
+def test_oldest_large_outputs_are_dropped_first():
     messages = [
         assistant("", call("1")), tool(reply("1", "x" * 7000)),
         assistant("", call("2")), tool(reply("2", "small")),
@@ -133,7 +133,7 @@ def test_the_oldest_outputs_are_dropped_first_and_small_ones_stay():
     assert shown == ["[output dropped to save room: read, 7,000 characters]", "small", "y" * 7000, "z" * 7000]
 
 
-def test_under_a_compaction_the_kept_words_come_first_then_the_summary_then_what_followed():
+def test_compacted_context_has_kept_messages_summary_and_tail():
     picture = Image("image/png", b"png")
     said = Message("user", (Context("Date: today"), Text("Never push."), picture))
     pinned = assistant("The parser is at fault.", call("1"))
@@ -149,7 +149,7 @@ def test_under_a_compaction_the_kept_words_come_first_then_the_summary_then_what
 
 
 @given(st.lists(st.sampled_from("uaAcCtTx"), max_size=14), st.randoms(use_true_random=False))
-def test_what_is_sent_of_a_list_that_grows_is_what_is_sent_of_it_as_a_whole(kinds, rng):
+def test_incremental_result_equals_the_whole(kinds, rng):
     growing, messages = SendableMessages(), []
     for place, kind in enumerate(kinds):
         calls = [ToolCall(rng.choice("123"), "read", {}) for _ in range(rng.randint(1, 2))]
@@ -168,7 +168,7 @@ def test_what_is_sent_of_a_list_that_grows_is_what_is_sent_of_it_as_a_whole(kind
             assert growing(messages) == make_sendable(messages)
 
 
-def test_what_was_sent_before_is_the_same_object_again():
+def test_unchanged_messages_are_the_same_objects():
     growing = SendableMessages()
     messages = [user("a"), assistant("", call("1")), tool(reply("1")), assistant("b"), user("c")]
     first = growing(messages)
@@ -176,7 +176,7 @@ def test_what_was_sent_before_is_the_same_object_again():
     assert all(one is two for one, two in zip(first[:3], again, strict=False))
 
 
-def test_what_was_sent_before_a_rewind_is_not_sent_after_it():
+def test_messages_removed_by_a_rewind_are_not_sent():
     growing = SendableMessages()
     growing([user("a"), assistant("b"), user("c"), assistant("d"), user("e")])
     messages = [user("a"), assistant("b"), user("x"), assistant("y"), user("z")]

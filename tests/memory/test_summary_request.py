@@ -25,20 +25,20 @@ def test_the_focus_and_the_length_are_in_the_request():
     assert "in particular" not in request_text([ask_for_summary("", 600)])
 
 
-def test_a_refusal_two_words_and_nothing_are_no_summary():
+def test_refusals_and_short_answers_are_no_summary():
     for text in ("", "   ", "I'm sorry, I can't help with that.", "asdf", "x" * 200):
         assert not is_summary(text)
     assert is_summary("## Goal\nMend it.")
     assert is_summary("We mended the parser. " * 30)
 
 
-def test_a_summary_that_is_too_long_is_cut_at_a_line_and_says_so():
+def test_overlong_summary_is_cut_at_a_line_with_a_note():
     assert cut_summary(" short \n", 99) == "short"
     assert cut_summary("one\ntwo\nthree", 9) == "one\ntwo\n[the summary was longer and is cut here]"
     assert len(cut_summary("x" * 10_000_000, 1_000)) < 1_100
 
 
-def test_parts_are_lines_of_json_with_long_outputs_shortened_and_pictures_named():
+def test_parts_are_json_lines_with_shortened_outputs():
     messages = [
         Message("user", (Context("Date: today"), Text("Look."), Image("image/png", b"p", "shot.png"))),
         assistant("", ToolCall("1", "shell", {"command": "make"})),
@@ -51,7 +51,7 @@ def test_parts_are_lines_of_json_with_long_outputs_shortened_and_pictures_named(
     assert len(third["outputs"][0]["text"]) < 4_100
 
 
-def test_what_needs_too_many_parts_loses_its_middle_and_says_so():
+def test_too_many_parts_lose_the_middle_with_a_note():
     parts = split_messages([user(f"{number} " + "x" * 900) for number in range(100)], 1_000)
     assert len(parts) == MAX_STEPS
     assert '"text": "0 ' in parts[0]
@@ -64,6 +64,6 @@ def test_a_message_longer_than_a_part_is_divided():
     assert [len(part) <= 2_000 for part in parts] == [True] * 3
 
 
-def test_sizes_follow_the_window():
+def test_part_and_word_limits_follow_the_window():
     assert part_limit(8_192) < 8_192 * 3.5 / 2
     assert (word_limit(8_000), word_limit(10)) == (5_300, 100)

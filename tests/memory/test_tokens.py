@@ -21,7 +21,7 @@ def test_pictures_and_arguments_count_too():
     assert estimate_messages(messages) == 1500 + 100
 
 
-def test_the_provider_s_figure_is_trusted_and_only_what_is_newer_is_estimated():
+def test_provider_figure_is_used_and_only_newer_messages_estimated():
     answer = Message("assistant", (Text("x" * 9999),), Usage(input=1000, output=50))
 
     assert count([user("x" * 700), answer, user("x" * 350)]) == 1150
@@ -31,7 +31,7 @@ def test_without_a_figure_all_is_estimated():
     assert count([user("x" * 700), assistant("x" * 350)]) == 300
 
 
-def test_a_request_for_the_text_of_one_file_is_not_the_size_of_the_conversation():
+def test_usage_of_a_one_file_request_is_not_the_context_size():
     answer = Message("assistant", (Text("x" * 9999),), Usage(input=1000, output=50))
     step = Message("assistant", (ToolCall("changed_1", "edit", {"path": "x" * 335}),), Usage(input=108, output=28))
 

@@ -43,14 +43,14 @@ def texts(entries) -> list[str]:
     return [each.message.text for each in entries]
 
 
-def test_messages_stand_in_the_order_of_the_file():
+def test_messages_are_in_file_order():
     transcript = fold(prompt(1), prompt(2), prompt(3))
 
     assert transcript.entries == tuple(MessageRecord(number, "", user(f"m{number}")) for number in (1, 2, 3))
     assert (transcript.next_number, transcript.last_number, transcript.branches) == (4, 3, ())
 
 
-def test_numbers_are_only_names_a_missing_or_second_one_is_given_a_fresh_one():
+def test_missing_and_duplicate_numbers_are_replaced():
     transcript = fold(prompt(1), prompt(3), prompt(0, "added"), prompt(3, "copied"), prompt(2))
 
     assert texts(transcript.entries) == ["m1", "m3", "added", "copied", "m2"]
@@ -58,7 +58,7 @@ def test_numbers_are_only_names_a_missing_or_second_one_is_given_a_fresh_one():
     assert transcript.next_number == 6
 
 
-def test_a_rewind_makes_what_came_after_a_branch_that_can_be_gone_back_to():
+def test_rewind_makes_later_messages_a_branch():
     transcript = fold(prompt(1), prompt(2), prompt(3), RewindRecord(1, ""), prompt(4))
 
     assert texts(transcript.entries) == ["m1", "m4"]
@@ -73,14 +73,14 @@ def test_a_rewind_makes_what_came_after_a_branch_that_can_be_gone_back_to():
     assert [(each.since, texts(each.entries)) for each in transcript.branches] == [(1, ["m4"])]
 
 
-def test_a_rewind_to_the_start_leaves_an_empty_line():
+def test_rewind_to_the_start_leaves_no_messages():
     transcript = fold(prompt(1), RewindRecord(0, ""))
 
     assert (transcript.entries, transcript.last_number, transcript.is_whole) == ((), 0, True)
     assert [(each.since, texts(each.entries)) for each in transcript.branches] == [(0, ["m1"])]
 
 
-def test_where_the_conversation_was_is_remembered_until_something_is_said():
+def test_rewound_positions_are_kept_until_a_new_message():
     transcript = fold(prompt(1), prompt(2), prompt(3), RewindRecord(2, ""), RewindRecord(1, ""))
     assert transcript.undone == [3, 2]
 
@@ -93,7 +93,7 @@ def test_where_the_conversation_was_is_remembered_until_something_is_said():
     assert transcript.undone == []
 
 
-def test_rewinds_to_one_place_are_shown_once():
+def test_repeated_rewinds_to_one_place_are_shown_once():
     transcript = fold(prompt(1), prompt(2), RewindRecord(1, ""), RewindRecord(2, ""), RewindRecord(1, ""))
     shown = [item for item in transcript.shown_items() if isinstance(item, RewindRecord)]
     assert shown == [RewindRecord(1, "")]
@@ -101,20 +101,20 @@ def test_rewinds_to_one_place_are_shown_once():
     assert [item for item in transcript.shown_items() if isinstance(item, RewindRecord)] == []
 
 
-def test_a_rewind_to_a_message_that_was_taken_out_by_hand_means_the_one_before_it():
+def test_rewind_to_a_deleted_message_means_the_one_before():
     assert texts(fold(prompt(1), prompt(2), prompt(4), prompt(5), RewindRecord(3, "")).entries) == ["m1", "m2"]
     assert texts(fold(prompt(2), prompt(3), RewindRecord(1, "")).entries) == []
 
 
 @pytest.mark.parametrize("nowhere", [99, -1, 1 << 40])
-def test_a_rewind_to_nowhere_is_left_out_and_said(nowhere):
+def test_rewind_to_a_missing_message_is_skipped_with_a_notice(nowhere):
     transcript = fold(prompt(1), prompt(2), RewindRecord(nowhere, ""), prompt(3))
 
     assert texts(transcript.entries) == ["m1", "m2", "m3"]
     assert transcript.notices == [f"A rewind to message {nowhere}, which does not exist, is skipped."]
 
 
-def test_under_a_compaction_are_sent_what_it_keeps_its_summary_and_what_it_does_not_cover():
+def test_compaction_sends_kept_messages_summary_and_uncovered_ones():
     transcript = fold(*map(prompt, range(1, 8)), compaction(8, (1, 5), (2, 4)), prompt(9))
 
     sent = [*map(user, ("m6", "m7", "m9"))]
@@ -123,7 +123,7 @@ def test_under_a_compaction_are_sent_what_it_keeps_its_summary_and_what_it_does_
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "m9"]
 
 
-def test_the_last_compaction_is_in_force_until_it_is_rewound_away():
+def test_last_compaction_applies_until_it_is_rewound():
     transcript = fold(
         prompt(1), prompt(2), compaction(3, (1, 1)), prompt(4), compaction(5, (1, 3)), prompt(6), RewindRecord(4, "")
     )
@@ -138,7 +138,7 @@ def test_the_last_compaction_is_in_force_until_it_is_rewound_away():
     assert transcript.compaction == compaction(5, (1, 3))
 
 
-def test_a_compaction_without_a_summary_only_leaves_outputs_out():
+def test_compaction_without_a_summary_only_drops_outputs():
     reply = ToolReply("c1", "shell", "x" * 500)
     transcript = fold(
         prompt(1),
@@ -153,13 +153,13 @@ def test_a_compaction_without_a_summary_only_leaves_outputs_out():
     assert transcript.sent()[2].parts_of(ToolReply)[0].text.startswith("[output dropped")
 
 
-def test_what_was_written_by_hand_into_the_covered_part_is_covered_too():
+def test_message_added_manually_in_the_covered_part_is_covered():
     transcript = fold(prompt(1), prompt(0, "by hand"), prompt(2), compaction(3, (1, 2), (1,)), prompt(4))
 
     assert texts(transcript.sent_entries()) == ["m1", "m4"]
 
 
-def test_all_that_was_spent_counts_on_branches_and_in_the_background():
+def test_usage_includes_branches_and_background_calls():
     def cost(dollars: float) -> Usage:
         return Usage(10, 0, 0, 1, dollars)
 
@@ -179,7 +179,7 @@ def test_all_that_was_spent_counts_on_branches_and_in_the_background():
     assert transcript.usage == cost(0.5)
 
 
-def test_titles_models_pins_captures_summaries_and_receipts_are_folded():
+def test_other_record_types_are_folded():
     transcript = fold(
         prompt(1),
         TitleRecord("one", ""),
@@ -201,7 +201,7 @@ def test_titles_models_pins_captures_summaries_and_receipts_are_folded():
     assert transcript.last_at == "2026-11-21T20:15:00.000Z"
 
 
-def test_a_checkpoint_tells_of_what_stands_before_it():
+def test_checkpoint_restores_the_state_before_it():
     check = compaction(
         41, (1, 40), (7,), spent=Usage(input=900, cost=2.0), title="named", pins=(7,), chosen="c/d", captured=33
     )
@@ -213,7 +213,7 @@ def test_a_checkpoint_tells_of_what_stands_before_it():
     assert (transcript.is_whole, transcript.is_complete) == (False, True)
 
 
-def test_older_records_are_put_before_the_others_and_can_be_gone_back_to():
+def test_older_records_are_prepended_and_can_be_rewound_to():
     transcript = fold(compaction(5, (1, 4)), prompt(6), is_whole=False)
 
     assert texts(transcript.prepend((prompt(3), prompt(4)), is_whole=False)) == ["m3", "m4"]
@@ -228,7 +228,7 @@ def test_older_records_are_put_before_the_others_and_can_be_gone_back_to():
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m6"]
 
 
-def test_after_going_back_to_the_start_older_records_are_off_the_line():
+def test_older_records_are_not_sent_after_a_rewind_to_the_start():
     transcript = fold(prompt(5), prompt(6), is_whole=False)
     transcript.take(RewindRecord(0, ""))
     transcript.take(prompt(7))
@@ -251,11 +251,11 @@ def test_after_going_back_to_the_start_older_records_are_off_the_line():
         (fold(prompt(1)), True),
     ],
 )
-def test_whether_all_that_is_sent_is_loaded_can_be_told(transcript, is_complete):
+def test_is_complete_tells_whether_all_sent_messages_are_loaded(transcript, is_complete):
     assert transcript.is_complete is is_complete
 
 
-def test_a_call_that_was_never_answered_is_answered_for_who_reads_it():
+def test_open_call_gets_a_result_for_readers():
     asked = MessageRecord(1, "", assistant("", ToolCall("c", "shell", {})))
     transcript = fold(asked, prompt(2), compaction(3, (0, 0), summary=""))
     transcript.answer_open_calls()
@@ -292,7 +292,7 @@ RECORDS = st.one_of(
 
 
 @given(st.lists(RECORDS, max_size=25), st.booleans())
-def test_whatever_was_written_the_transcript_is_sendable_and_numbers_are_names(records, is_whole):
+def test_any_records_fold_into_a_sendable_transcript(records, is_whole):
     transcript = fold(*records, is_whole=is_whole)
     transcript.answer_open_calls()
     sent = make_sendable(transcript.sent())

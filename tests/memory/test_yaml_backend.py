@@ -38,7 +38,7 @@ class TestYamlFileMemoryStore(StoreContract):
     def again(self, root):
         return lambda: YamlFileMemoryStore(root)
 
-    def test_the_file_reads_as_the_specification_shows_it(self, store, root):
+    def test_file_matches_the_specification(self, store, root):
         call = Message("assistant", EVERY_PART[2].parts[2:3], Usage(5210, 4800, 0, 41, 0.0031), "anthropic/claude")
         wait(store.create_session(HEADER))
         wait(store.save_message(HEADER.id, message_record(1, user("fix the broken import\n  in api.py"))))
@@ -69,7 +69,7 @@ class TestYamlFileMemoryStore(StoreContract):
             "...\n"
         )
 
-    def test_what_was_spent_is_a_row_a_day_and_model_and_a_file_that_is_none_stays(self, store, root):
+    def test_costs_are_rows_by_day_and_model_and_a_foreign_file_is_kept(self, store, root):
         cost = CostRecord("vectors", HEADER.created_at, "a/b", Usage(7, cost=0.5))
         wait(store.save_cost(cost))
         file = root / "spent.json"
@@ -91,7 +91,7 @@ class TestYamlFileMemoryStore(StoreContract):
 
         assert [each.get("message") for each in yaml.safe_load_all(text)] == [None, *range(1, len(EVERY_PART) + 1)]
 
-    def test_a_save_costs_the_same_for_the_first_and_the_thousandth_message(self, store, root, monkeypatch):
+    def test_save_cost_does_not_grow_with_the_number_of_messages(self, store, root, monkeypatch):
         wait(store.create_session(HEADER))
         written = []
         write = os.write
@@ -113,7 +113,7 @@ class TestYamlFileMemoryStore(StoreContract):
 
         assert "hunter2" not in (root / "2026-11-21_0d9f3c52" / "session.yaml").read_text()
 
-    def test_a_diff_comes_back_as_its_text(self, store, again):
+    def test_diff_is_loaded_as_text(self, store, again):
         change = FileChange("api.py", "import os\n", "import sys\n", first_line=40)
         made = FileChange("new.py", None, "x = 1")
         shown = Display("2 files", Diff((change, made)))
@@ -131,14 +131,14 @@ class TestYamlFileMemoryStore(StoreContract):
             ),
         )
 
-    def test_a_picture_is_kept_once_beside_the_file(self, store, root):
+    def test_picture_is_stored_once_beside_the_file(self, store, root):
         self._saved(store, HEADER, EVERY_PART[0], EVERY_PART[0])
 
         outputs = root / "2026-11-21_0d9f3c52" / "outputs"
         assert [path.read_bytes() for path in outputs.iterdir()] == [b"\x89PNG\r\n"]
         assert stat.S_IMODE(next(outputs.iterdir()).stat().st_mode) == 0o600
 
-    def test_a_picture_that_is_gone_is_named(self, store, root, again):
+    def test_missing_picture_is_named(self, store, root, again):
         self._saved(store, HEADER, EVERY_PART[0])
         next((root / "2026-11-21_0d9f3c52" / "outputs").iterdir()).unlink()
 
@@ -147,7 +147,7 @@ class TestYamlFileMemoryStore(StoreContract):
         assert isinstance(record, MessageRecord)
         assert record.message.parts[1:] == (Text("[the picture shot.png is no longer there]"),)
 
-    def test_a_record_edited_by_hand_is_trusted(self, store, root, again):
+    def test_manually_edited_record_is_loaded(self, store, root, again):
         self._saved(store, HEADER, user("helo"), user("two"))
         path = root / "2026-11-21_0d9f3c52" / "session.yaml"
         by_hand = path.read_text().replace("text: helo", "text: >\n    hello\n    there # not a comment\n# a remark")
@@ -171,7 +171,7 @@ class TestYamlFileMemoryStore(StoreContract):
         loaded = wait(again().load_session(HEADER.id))
         assert ([each.message.text for each in loaded.records], loaded.notices) == (["one", "two"], ())
 
-    def test_outputs_may_be_kept_before_anything_was_said(self, store, again):
+    def test_outputs_can_be_saved_before_the_first_message(self, store, again):
         outputs = store.outputs_folder(HEADER)
         outputs.mkdir(parents=True)
         (outputs / "long.txt").write_text("long")
@@ -182,7 +182,7 @@ class TestYamlFileMemoryStore(StoreContract):
         assert [path.name for path in sorted(outputs.parent.iterdir())] == ["lock", "outputs", "session.yaml"]
         assert (outputs / "long.txt").read_text() == "long"
 
-    def test_a_session_that_could_not_be_created_can_be_created_later(self, store, again, monkeypatch):
+    def test_failed_creation_can_be_retried(self, store, again, monkeypatch):
         def no_room(*_):
             raise OSError(28, os.strerror(28))
 
@@ -194,7 +194,7 @@ class TestYamlFileMemoryStore(StoreContract):
 
         assert len(wait(again().load_session(HEADER.id)).records) == 1
 
-    def test_of_a_long_session_what_is_sent_is_loaded_and_the_rest_page_by_page(self, store, again):
+    def test_long_session_loads_what_is_sent_and_the_rest_by_page(self, store, again):
         count = 4 * MIN_SHOWN
         records: list[Record] = [message_record(number % 60, user(str(number))) for number in range(1, count + 1)]
         records = [replace(each, number=number) for number, each in enumerate(records, 1)]
@@ -218,7 +218,7 @@ class TestYamlFileMemoryStore(StoreContract):
         assert pages == [50, 50, count + 1 - MIN_SHOWN - 100]
         assert (transcript.entries, transcript.sent()) == (whole.entries, whole.sent())
 
-    def test_the_place_of_a_message_is_where_the_page_before_it_ends(self, store, again):
+    def test_place_of_a_message_is_the_end_of_the_page_before(self, store, again):
         wait(store.create_session(HEADER))
         for number in range(1, 8):
             wait(store.save_message(HEADER.id, message_record(number, user(str(number)))))
@@ -233,7 +233,7 @@ class TestYamlFileMemoryStore(StoreContract):
         assert second.place_of(HEADER.id, 2) == place
         wait(second.close_session(HEADER.id))
 
-    def test_what_was_rewound_is_passed_over_on_return(self, store, again):
+    def test_rewound_messages_are_skipped_when_loading(self, store, again):
         records: list[Record] = [message_record(1, user(str(number))) for number in range(1, 301)]
         records = [replace(each, number=number) for number, each in enumerate(records, 1)]
         records.insert(100, CompactionRecord(1000, AT, (1, 90), (5,), "first"))
@@ -251,7 +251,7 @@ class TestYamlFileMemoryStore(StoreContract):
         branches = [(each.since, each.entries[-1].number) for each in transcript.branches]
         assert branches == [(150, 300)] == [(each.since, each.entries[-1].number) for each in whole.branches]
 
-    def test_two_sessions_whose_ids_begin_alike_get_folders_of_their_own(self, store, root):
+    def test_sessions_with_the_same_id_prefix_get_separate_folders(self, store, root):
         twin = SessionHeader("0d9f3c52-0000-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
         self._saved(store, HEADER, user("one"))
         self._saved(store, twin, user("two"))
@@ -260,7 +260,7 @@ class TestYamlFileMemoryStore(StoreContract):
         assert wait(store.load_session(HEADER.id)).header == HEADER
 
 
-def test_an_output_that_the_model_read_too_is_kept_once(tmp_path):
+def test_output_also_sent_to_the_model_is_stored_once(tmp_path):
     store = YamlFileMemoryStore(tmp_path / "sessions")
     header = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
     output = "line of output\n" * 50 + "the end"

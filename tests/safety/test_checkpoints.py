@@ -52,7 +52,7 @@ def turn(kept: Checkpoints, number: int, work) -> None:
     kept.take(number, "after")
 
 
-def test_undo_and_redo_of_everything_that_a_turn_can_do(kept, root):
+def test_undo_and_redo_of_every_kind_of_change(kept, root):
     before = snapshot(root)
 
     def work():
@@ -76,7 +76,7 @@ def test_undo_and_redo_of_everything_that_a_turn_can_do(kept, root):
     assert snapshot(root) == after
 
 
-def test_a_file_becomes_a_link_and_a_folder_and_comes_back(kept, root):
+def test_file_replaced_by_a_link_or_folder_is_restored(kept, root):
     def work():
         (root / "a.py").unlink()
         (root / "a.py").symlink_to("/etc/passwd")
@@ -131,14 +131,14 @@ def test_random_work_is_undone_and_redone_byte_for_byte(kept, root):
 class TestWhatTheUserChangedSince:
     """E10"""
 
-    def test_other_lines_stay_and_the_turn_is_undone(self, kept, root):
+    def test_user_edits_on_other_lines_are_kept_and_turn_undone(self, kept, root):
         text = (root / "a.py").read_text()
         turn(kept, 1, lambda: (root / "a.py").write_text(text.replace("one", "ONE")))
         (root / "a.py").write_text(text.replace("one", "ONE").replace("five", "mine"))
         assert kept.undo(kept.turns()).merged == ("a.py",)
         assert (root / "a.py").read_text() == text.replace("five", "mine")
 
-    def test_the_same_lines_are_left_and_the_other_version_is_beside(self, kept, root):
+    def test_user_edits_on_the_same_lines_are_kept_and_a_copy_is_written(self, kept, root):
         text = (root / "a.py").read_text()
         turn(kept, 1, lambda: (root / "a.py").write_text(text.replace("one", "ONE")))
         (root / "a.py").write_text(text.replace("one", "mine"))
@@ -146,7 +146,7 @@ class TestWhatTheUserChangedSince:
         assert (root / "a.py").read_text() == text.replace("one", "mine")
         assert (root / f"a.py{BESIDE}").read_text() == text
 
-    def test_a_folder_that_became_a_file_is_left_and_the_rest_is_undone(self, kept, root):
+    def test_folder_replaced_by_a_file_is_skipped_and_the_rest_undone(self, kept, root):
         def work():
             (root / "sub/b.py").unlink()
             (root / "a.py").write_text("agent\n")
@@ -159,13 +159,13 @@ class TestWhatTheUserChangedSince:
         assert restored.paths == ("a.py",)
         assert (root / "sub").read_text() == "mine\n"
 
-    def test_a_new_file_that_was_edited_stays(self, kept, root):
+    def test_new_file_edited_by_the_user_is_kept(self, kept, root):
         turn(kept, 1, lambda: (root / "new").write_text("agent\n"))
         (root / "new").write_text("agent and me\n")
         assert kept.undo(kept.turns()).left == {"new": "you have changed it since"}
         assert (root / "new").read_text() == "agent and me\n"
 
-    def test_a_file_that_was_deleted_stays_away(self, kept, root):
+    def test_file_deleted_by_the_user_is_not_restored(self, kept, root):
         turn(kept, 1, lambda: (root / "a.py").write_text("agent\n"))
         (root / "a.py").unlink()
         assert kept.undo(kept.turns()).left == {"a.py": "you have deleted it"}
@@ -181,7 +181,7 @@ class TestWhatTheUserChangedSince:
         assert (root / "a.py").read_text().startswith("one\n")
         assert not (root / "two").exists()
 
-    def test_nothing_is_written_through_a_link(self, kept, root, tmp_path):
+    def test_undo_does_not_write_through_a_link(self, kept, root, tmp_path):
         (tmp_path / "outside").mkdir()
         turn(kept, 1, lambda: (root / "sub/b.py").unlink())
         (root / "sub").rmdir()
@@ -190,7 +190,7 @@ class TestWhatTheUserChangedSince:
         assert list((tmp_path / "outside").iterdir()) == []
 
 
-def test_who_may_read_a_file_stays_as_it_is(kept, root):
+def test_undo_keeps_file_permissions(kept, root):
     """In an earlier version undo made a file with keys readable for everyone."""
     keys, tool, shared = root / "keys.txt", root / "tool.sh", root / "shared.txt"
     for path, mode in ((keys, 0o600), (tool, 0o700), (shared, 0o664)):
@@ -212,7 +212,7 @@ def test_who_may_read_a_file_stays_as_it_is(kept, root):
     assert (root / f"keys.txt{BESIDE}").stat().st_mode & 0o777 == 0o600
 
 
-def test_one_file_alone(kept, root):
+def test_undo_of_one_file(kept, root):
     def work():
         (root / "a.py").write_text("changed\n")
         (root / "sub/b.py").write_text("changed\n")
@@ -222,7 +222,7 @@ def test_one_file_alone(kept, root):
     assert (root / "sub/b.py").read_text() == "changed\n"
 
 
-def test_ignored_large_and_nested_are_left_out_and_named(kept, root):
+def test_ignored_large_and_nested_files_are_skipped_and_reported(kept, root):
     (root / "big").write_bytes(bytes(MAX_FILE_BYTES + 1))
     (root / "a.log").write_text("1\n")
     subprocess.run(["git", "init", "-q", root / "nested"], check=True)
@@ -239,13 +239,13 @@ def test_ignored_large_and_nested_are_left_out_and_named(kept, root):
     assert (root / "a.log").read_text() == "2\n"
 
 
-def test_a_file_that_grows_too_large_is_not_taken_for_deleted(kept, root):
+def test_file_grown_too_large_is_not_treated_as_deleted(kept, root):
     turn(kept, 1, lambda: (root / "a.py").write_bytes(bytes(MAX_FILE_BYTES + 1)))
     kept.undo(kept.turns())
     assert (root / "a.py").stat().st_size == MAX_FILE_BYTES + 1
 
 
-def test_line_endings_and_filters_of_the_repository_change_nothing(kept, root):
+def test_gitattributes_and_filters_have_no_effect(kept, root):
     (root / ".gitattributes").write_text("* text=auto eol=crlf filter=evil\n")
     subprocess.run(["git", "config", "filter.evil.clean", "touch ran"], cwd=root, check=True)
     subprocess.run(["git", "config", "filter.evil.smudge", "touch ran"], cwd=root, check=True)
@@ -273,7 +273,7 @@ def test_two_sessions_share_a_workspace(kept, root):
     assert [len(one.turns()) for one in (kept, other)] == [1, 1]
 
 
-def test_diff_since_a_turn_shows_what_is_new(kept, root):
+def test_diff_since_a_turn_shows_new_files_and_hunks(kept, root):
     turn(kept, 1, lambda: (root / "a.py").write_text("changed\n"))
     (root / "later").write_text("later\n")
     diff = kept.diff(kept.turns()[0])
@@ -284,13 +284,13 @@ def test_diff_since_a_turn_shows_what_is_new(kept, root):
     assert not (root / "later").exists()
 
 
-def test_without_git_it_says_so(kept, monkeypatch, tmp_path):
+def test_missing_git_is_reported(kept, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CheckpointError, match="git"):
         kept.take(1, "before")
 
 
-def test_old_and_too_many_are_deleted(kept, root, tmp_path):
+def test_old_and_excess_checkpoints_are_deleted(kept, root, tmp_path):
     base = kept.folder.parent
     turn(kept, 1, lambda: (root / "a.py").write_text("changed\n"))
     assert [one.workspace for one in stored_checkpoints(base)] == [str(root)]
@@ -319,7 +319,7 @@ def test_a_checkpoint_without_a_change_starts_git_once(kept, root, monkeypatch):
 
 
 @pytest.mark.parametrize("max_bytes", [1 << 30, 10], ids=["its refs", "its folder"])
-def test_what_another_ouro_deletes_is_kept_anew(kept, root, max_bytes):
+def test_checkpoint_deleted_by_another_process_is_recreated(kept, root, max_bytes):
     kept.take(1, "before")
     clean_checkpoints(kept.folder.parent, days=-1, max_bytes=max_bytes)
     turn(kept, 2, lambda: (root / "a.py").write_text("changed\n"))
@@ -327,7 +327,7 @@ def test_what_another_ouro_deletes_is_kept_anew(kept, root, max_bytes):
     assert (root / "a.py").read_text().startswith("one\n")
 
 
-def test_a_killed_git_leaves_a_lock_that_the_next_checkpoint_drops(kept, root):
+def test_stale_lock_of_a_killed_git_is_removed(kept, root):
     kept.take(1, "before")
     (kept.folder / "index.lock").touch()
     turn(kept, 2, lambda: (root / "a.py").write_text("changed\n"))
@@ -357,7 +357,7 @@ def test_a_git_that_outlives_its_ouro_keeps_the_lock(kept, root, tmp_path):
     assert kept.undo(kept.turns()).paths == ("a.py",)
 
 
-def test_a_commit_of_another_day_is_made_anew(kept, root, monkeypatch):
+def test_commit_older_than_a_day_is_not_reused(kept, root, monkeypatch):
     """Cleaning deletes old commits by date: a turn of today must not depend on one."""
     first = kept.take(1, "before")
     later = time.time() + 90_000
@@ -368,7 +368,7 @@ def test_a_commit_of_another_day_is_made_anew(kept, root, monkeypatch):
     assert kept.take(2, "before") != first
 
 
-def test_a_folder_without_files(tmp_path):
+def test_undo_in_an_empty_folder_removes_the_new_file(tmp_path):
     root = tmp_path / "empty"
     root.mkdir()
     kept = Checkpoints(root, tmp_path / "kept", "s1")
@@ -377,7 +377,7 @@ def test_a_folder_without_files(tmp_path):
     assert not (root / "a.py").exists()
 
 
-def test_a_file_that_cannot_be_read_is_left_out_and_the_rest_is_kept(kept, root, monkeypatch):
+def test_unreadable_file_is_skipped_and_the_rest_kept(kept, root, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "a.py")  # root can read every file
     turn(kept, 1, lambda: (root / "sub/b.py").write_text("changed\n"))
     assert kept.skipped == {"a.py"}

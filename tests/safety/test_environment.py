@@ -24,7 +24,7 @@ from ouro.safety import child_environment, secret_values
         ("GIT_DIR", "/x"),
     ],
 )
-def test_keys_and_what_steers_the_shell_are_left_out(name, value):
+def test_keys_and_shell_control_variables_are_removed(name, value):
     assert name not in child_environment({name: value}, secrets=["value-of-our-own-key"])
 
 
@@ -46,20 +46,20 @@ def test_keys_and_what_steers_the_shell_are_left_out(name, value):
         ("HTTPS_PROXY", "http://proxy:3128"),
     ],
 )
-def test_what_daily_work_needs_is_passed_on(name, value):
+def test_common_variables_are_passed_on(name, value):
     assert child_environment({name: value})[name] == value
 
 
-def test_our_own_key_is_passed_on_under_no_name():
+def test_own_key_is_removed_under_any_name():
     assert "EDITOR_ARGS" not in child_environment({"EDITOR_ARGS": "--with our-own-key"}, secrets=["our-own-key"])
 
 
-def test_nobody_is_asked_anything():
+def test_pager_terminal_and_git_prompts_are_disabled():
     environment = child_environment({"PAGER": "less", "TERM": "xterm-256color"})
     assert (environment["PAGER"], environment["TERM"], environment["GIT_TERMINAL_PROMPT"]) == ("cat", "dumb", "0")
 
 
-def test_what_commands_do_not_get_because_it_looks_secret_is_masked():
+def test_removed_secret_values_are_masked():
     environment = {
         "OPENAI_API_KEY": "k" * 8 + "1",
         "GITHUB_TOKEN": "t0kent0ken",

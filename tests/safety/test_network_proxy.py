@@ -57,14 +57,14 @@ def proxy(port):
     assert not proxy.socket.exists()
 
 
-def test_one_request_is_handed_on_without_what_is_meant_for_the_proxy(proxy, port):
+def test_plain_request_is_forwarded_without_proxy_headers(proxy, port):
     head = f"GET http://127.0.0.1:{port}/a?b HTTP/1.1\r\nHost: here\r\nProxy-Connection: keep-alive\r\n"
     assert spoken(proxy, f"{head}Connection: keep-alive\r\n\r\n".encode()).endswith(
         f"\r\n\r\n127.0.0.1:{port}/a?b close".encode()
     )
 
 
-def test_a_tunnel_hands_bytes_on_in_both_directions(proxy, port):
+def test_connect_tunnels_bytes_in_both_directions(proxy, port):
     answer = spoken(
         proxy, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nGET /t HTTP/1.1\r\nHost: h\r\nConnection: x\r\n\r\n".encode()
     )
@@ -77,7 +77,7 @@ def test_a_tunnel_hands_bytes_on_in_both_directions(proxy, port):
     ["127.0.0.1:1", "localhost:80", "evil.invalid:443", "notexample.invalid:443", "example.invalid.evil:443",
      "example.invalid:22", "[::1]:80", "EVIL.invalid.:443", "example.invalid@evil.invalid:443"],
 )  # fmt: skip
-def test_what_the_settings_do_not_name_is_refused_and_remembered(proxy, target):
+def test_host_not_in_the_settings_is_refused_and_recorded(proxy, target):
     answer = spoken(proxy, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 403 Forbidden")
     assert proxy.take_refused()
@@ -87,18 +87,18 @@ def test_what_the_settings_do_not_name_is_refused_and_remembered(proxy, target):
 @pytest.mark.parametrize(
     "line", [b"", b"GET / HTTP/1.1", b"GET ftp://a/ HTTP/1.1", b"CONNECT a\0b:80 x", b"CONNECT a:b HTTP/1.1", b"x"]
 )
-def test_what_is_no_request_to_a_proxy_is_refused(proxy, line):
+def test_malformed_proxy_request_is_refused(proxy, line):
     assert b" 400 " in spoken(proxy, line + b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:127.0.0.1"])
 @pytest.mark.parametrize("host", ["example.invalid", "a.other.invalid"])
-def test_a_name_that_leads_to_a_local_network_is_refused(proxy, monkeypatch, host, address):
+def test_name_resolving_to_a_local_network_is_refused(proxy, monkeypatch, host, address):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 443))])
     assert b"is an address of a local network" in spoken(proxy, f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode())
 
 
-def test_a_name_with_several_addresses_is_reached_by_the_one_that_answers(proxy, monkeypatch):
+def test_addresses_of_a_name_are_tried_until_one_connects(proxy, monkeypatch):
     places = [
         (0, 0, 0, "", ("2606:2800::1", 443)),
         (0, 0, 0, "", ("10.0.0.1", 443)),
@@ -141,7 +141,7 @@ def test_a_confined_command_reaches_the_hosts_of_the_settings_and_no_other(confi
     assert "refused" in run(confinement, "python3", "-c", direct).stderr
 
 
-def test_a_server_of_this_machine_that_is_named_is_at_its_port_inside(confinement, port):
+def test_configured_local_port_is_reachable_inside_the_sandbox(confinement, port):
     """For programs that support no proxy, such as those of a database."""
     fetch = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /raw HTTP/1.0\\r\\nHost: h\\r\\n\\r\\n' >&3; cat <&3"
     assert run(confinement, "bash", "-c", fetch).stdout.endswith("h/raw None")
@@ -149,13 +149,13 @@ def test_a_server_of_this_machine_that_is_named_is_at_its_port_inside(confinemen
     assert "Connection refused" in other.stderr
 
 
-def test_commands_that_start_side_by_side_share_one_proxy_and_one_tmp(confinement):
+def test_concurrent_commands_share_one_proxy_and_tmp(confinement):
     with ThreadPoolExecutor(8) as pool:
         wrapped = list(pool.map(lambda _: confinement.wrap(["true"], "workspace"), range(16)))
     assert len({tuple(command) for command in wrapped}) == 1
 
 
-def test_lines_that_only_read_reach_nothing(confinement):
+def test_read_only_commands_get_no_proxy(confinement):
     assert "HTTPS_PROXY=" not in run(confinement, "env", limits="read").stdout
     assert "HTTPS_PROXY=" in run(confinement, "env").stdout
 

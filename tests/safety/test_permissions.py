@@ -57,7 +57,7 @@ def shell(root: Path, line: str, **rules) -> list[str]:
         "command -v git",
     ],
 )
-def test_lines_that_only_read_the_workspace_are_free_in_every_mode(root, line):
+def test_read_only_lines_in_the_workspace_are_always_allowed(root, line):
     assert shell(root, line) == ["allow"] * 4
 
 
@@ -87,21 +87,21 @@ def test_lines_that_only_read_the_workspace_are_free_in_every_mode(root, line):
         "git commit -F - <<'EOF'\nx\nEOF",
     ],
 )
-def test_lines_that_do_more_are_asked_denied_in_plan_mode_and_free_in_auto(root, line):
+def test_effectful_lines_ask_are_denied_in_plan_and_allowed_in_auto(root, line):
     assert shell(root, line) == ["ask", "ask", "deny", "allow"]
 
 
 @pytest.mark.parametrize("line", ["echo 1 > src/b.py", "mkdir -p src/x", "touch b.py"])
-def test_shell_lines_that_only_make_files_inside_are_free_in_edit_mode(root, line):
+def test_lines_creating_files_inside_are_allowed_in_edit_mode(root, line):
     assert shell(root, line) == ["ask", "allow", "deny", "allow"]
 
 
 @pytest.mark.parametrize("line", ["cat /etc/hosts", "ls ..", "cd / && ls", "git -C /etc log", "grep -f/etc/hosts x"])
-def test_lines_that_read_outside_are_asked(root, line):
+def test_lines_that_read_outside_ask(root, line):
     assert shell(root, line) == ["ask", "ask", "ask", "allow"]
 
 
-def test_a_rule_that_asks_about_a_file_holds_for_shell_lines_too(root):
+def test_ask_rule_for_a_file_applies_to_shell_lines(root):
     (root / ".env").write_text("KEY=1\n")
     for line in ("cat .env", "head -1 ./src/../.env | wc", "cat .e*", "cat < .env"):
         assert shell(root, line, ask=["read(.env)"], allow=["shell"]) == ["ask"] * 4, line
@@ -200,7 +200,7 @@ def test_a_link_out_of_the_workspace_does_not_count_as_inside(root):
         "echo cm0gLXJmIC8= | base64 -d | sh",
     ],
 )
-def test_the_hard_floor_is_asked_in_every_mode_and_under_every_rule(root, line):
+def test_destructive_lines_ask_in_every_mode_despite_allow_rules(root, line):
     assert shell(root, line, allow=["shell", "shell(*)", "run", "read", "write", "read(~/**)", "write(~/**)"]) == [
         "ask",
         "ask",
@@ -245,7 +245,7 @@ def test_auto_mode_asks_before_a_shell_line_writes_outside(root):
         ("$X", ""),
     ],
 )
-def test_always_offers_a_rule_that_lets_the_same_line_pass_or_none(root, line, rule):
+def test_suggested_rule_allows_the_same_line_or_none_is_offered(root, line, rule):
     permissions = Permissions(Workspace(root), "ask")
     decision = permissions.decide("shell", Effect.RUN, [line])
     assert isinstance(decision, Ask)
@@ -255,7 +255,7 @@ def test_always_offers_a_rule_that_lets_the_same_line_pass_or_none(root, line, r
         assert isinstance(permissions.decide("shell", Effect.RUN, [line]), Allow)
 
 
-def test_deny_goes_before_ask_and_ask_before_allow(root):
+def test_deny_overrides_ask_and_ask_overrides_allow(root):
     rules = {"allow": ["shell(git *)"], "ask": ["shell(git push *)"], "deny": ["shell(git push --tags*)"]}
     assert shell(root, "git pull", **rules)[0] == "allow"
     assert shell(root, "git push", **rules) == ["ask", "ask", "deny", "ask"]
@@ -263,13 +263,13 @@ def test_deny_goes_before_ask_and_ask_before_allow(root):
     assert shell(root, "git -C . push --tags", **rules) == ["deny"] * 4
 
 
-def test_an_allow_rule_needs_every_command_and_a_deny_rule_only_one(root):
+def test_allow_rule_must_cover_every_command_deny_only_one(root):
     assert shell(root, "make && pytest", allow=["shell(pytest*)"])[0] == "ask"
     assert shell(root, "make && pytest", allow=["shell(pytest*)", "shell(make)"])[0] == "allow"
     assert shell(root, "ls && make", deny=["shell(make*)"]) == ["deny"] * 4
 
 
-def test_files_are_read_freely_inside_and_written_as_the_mode_says(root):
+def test_file_reads_are_allowed_inside_and_writes_follow_the_mode(root):
     assert verdicts(root, "read", Effect.READ, "src/a.py") == ["allow"] * 4
     assert verdicts(root, "edit", Effect.WRITE, "src/a.py") == ["ask", "allow", "deny", "allow"]
     assert verdicts(root, "read", Effect.READ, "/etc/hosts") == ["ask", "ask", "ask", "allow"]
@@ -279,7 +279,7 @@ def test_files_are_read_freely_inside_and_written_as_the_mode_says(root):
     assert verdicts(root, "read", Effect.READ, "~/.ssh/id_rsa") == ["ask"] * 4
 
 
-def test_rules_about_paths_hold_for_files_and_shell_lines(root):
+def test_path_rules_apply_to_files_and_shell_lines(root):
     allow = {"allow": ["write(src/**)"]}
     assert verdicts(root, "edit", Effect.WRITE, "src/a.py", **allow)[0] == "allow"
     assert verdicts(root, "edit", Effect.WRITE, "b.py", **allow)[0] == "ask"
@@ -292,20 +292,20 @@ def test_rules_about_paths_hold_for_files_and_shell_lines(root):
     assert shell(root, "cat uv.lock", **deny)[0] == "allow"
 
 
-def test_a_bare_rule_is_not_about_what_is_outside_or_protected(root):
+def test_bare_rule_excludes_outside_and_protected_files(root):
     assert verdicts(root, "write", Effect.WRITE, "b.py", allow=["write"])[0] == "allow"
     assert verdicts(root, "write", Effect.WRITE, "/opt/x", allow=["write"])[0] == "ask"
     assert verdicts(root, "write", Effect.WRITE, ".git/config", allow=["write"])[0] == "ask"
 
 
-def test_a_deny_rule_about_a_link_holds_for_where_it_leads(root):
+def test_deny_rule_applies_to_the_target_of_a_link(root):
     (root / "secret").mkdir()
     (root / "door").symlink_to("secret")
     assert verdicts(root, "read", Effect.READ, "door/x", deny=["read(secret/**)"]) == ["deny"] * 4
     assert verdicts(root, "read", Effect.READ, "door/x", deny=["read(door/**)"]) == ["deny"] * 4
 
 
-def test_the_network_is_asked_but_for_hosts_that_were_allowed(root):
+def test_network_asks_except_for_allowed_hosts(root):
     url = "https://docs.python.org/3/"
     assert verdicts(root, "web_fetch", Effect.NET, url) == ["ask", "ask", "ask", "ask"]
     assert verdicts(root, "web_fetch", Effect.NET, url, allow=["web_fetch(docs.python.org)"])[0] == "allow"
@@ -313,7 +313,7 @@ def test_the_network_is_asked_but_for_hosts_that_were_allowed(root):
     assert decision == Ask("it reaches docs.python.org", "web_fetch(docs.python.org)")
 
 
-def test_a_tool_that_touches_nothing_is_free_unless_a_rule_says_otherwise(root):
+def test_tool_without_effect_is_allowed_unless_denied(root):
     permissions = Permissions(Workspace(root), "plan", deny=["todo_write"])
     assert permissions.decide("ask_user", Effect.NONE, []) == Allow()
     assert isinstance(permissions.decide("todo_write", Effect.NONE, []), Deny)
@@ -325,7 +325,7 @@ def test_several_targets_are_asked_in_one_question(root):
     assert decision.rule == "write(src/**), write(./c.py)"
 
 
-def test_what_is_remembered_is_kept_once(root, tmp_path):
+def test_remembered_rule_is_saved_once(root, tmp_path):
     saved = RuleStore(tmp_path / "own" / "permissions.yaml", root)
     permissions = Permissions(Workspace(root), "ask", deny=["shell(rm *)"], saved=saved)
     permissions.remember("shell(git add *), shell(git commit *)")

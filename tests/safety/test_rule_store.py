@@ -9,7 +9,7 @@ from ouro.errors import ConfigError
 from ouro.safety import RuleStore
 
 
-def test_rules_are_kept_for_their_project_alone(home, tmp_path):
+def test_rules_are_stored_per_project(home, tmp_path):
     path = home / ".ouro" / "permissions.yaml"
     RuleStore(path, tmp_path / "a").add("shell(make *)")
     RuleStore(path, tmp_path / "a").add("shell(make *)")
@@ -37,7 +37,7 @@ def test_two_sessions_do_not_lose_each_others_rules(home, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["- x", "a: b", "a: [[b]]", "[", "a: &x [b]\nc: *x", "\x00", "HERE: [shell(]"])
-def test_a_file_that_holds_no_rules_is_refused_and_left_alone(home, tmp_path, text):
+def test_file_without_rules_is_refused_and_unchanged(home, tmp_path, text):
     path = home / ".ouro" / "permissions.yaml"
     path.parent.mkdir()
     path.write_text(text := text.replace("HERE", str(tmp_path)))

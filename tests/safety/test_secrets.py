@@ -46,7 +46,7 @@ def no_scanner(monkeypatch) -> SecretScanner:
         base64.b64encode(f"abc:{KEY};;".encode()).decode(),
     ],
 )
-def test_a_known_value_is_found_in_every_form(form, no_scanner):
+def test_known_value_is_masked_in_every_encoding(form, no_scanner):
     text = SecretMask([KEY], scanner=no_scanner).mask(f"before {form} after")
 
     assert text.startswith("before ")
@@ -61,11 +61,11 @@ def test_the_longer_of_two_values_wins(no_scanner):
     assert masked.endswith("] y")
 
 
-def test_short_values_would_be_found_everywhere_and_are_left_alone(no_scanner):
+def test_short_known_values_are_not_masked(no_scanner):
     assert SecretMask(["abc", "1234567"], scanner=no_scanner).mask("abc 1234567") == "abc 1234567"
 
 
-def test_ordinary_text_is_given_back_as_it_was(mask):
+def test_ordinary_text_is_unchanged(mask):
     text = (
         "def token(self): return self._token  # see https://x.invalid/a?b=c, 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567\n"
     )
@@ -73,14 +73,14 @@ def test_ordinary_text_is_given_back_as_it_was(mask):
     assert mask(text) == text
 
 
-def test_a_secret_keeps_its_surroundings(mask):
+def test_text_around_a_secret_is_kept(mask):
     secret = "ghp_" + "a8F3kd92LLs0vm3N4kZx8Qw7Er5Ty6Ui1Op2"
 
     assert mask(f"ä {secret} ö") == f"ä {mask(secret)} ö"
     assert mask(secret).startswith("[secret:")
 
 
-def test_an_unterminated_private_key_is_masked_and_what_comes_after_is_not(mask):
+def test_unterminated_private_key_is_masked_up_to_its_end(mask):
     body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQDHqXb1Vj3Pz7QW"
     masked = mask(f"-----BEGIN PRIVATE KEY-----\n{body}\n\ndef main(): ...")
 
@@ -89,7 +89,7 @@ def test_an_unterminated_private_key_is_masked_and_what_comes_after_is_not(mask)
     assert masked.endswith("def main(): ...")
 
 
-def test_the_mention_of_a_key_s_first_line_swallows_nothing(mask):
+def test_quoted_private_key_header_masks_nothing(mask):
     text = 'if text.startswith("-----BEGIN PRIVATE KEY-----"):\n    return load(text)\n'
 
     assert mask(text) == text
@@ -114,25 +114,25 @@ def test_masking_works_from_many_threads_at_once(mask):
 @pytest.mark.parametrize(
     "name", ["password", "DB_PASSWORD", "apiKey", "api_key", "x-api-key", "client_secret", "accessToken", "private-key"]
 )
-def test_names_of_secrets(name):
+def test_secret_names_are_recognized(name):
     assert is_secret_name(name)
 
 
 @pytest.mark.parametrize(
     "name", ["path", "max_tokens", "tokenizer", "author", "keyboard", "passenger", "secretary", "command"]
 )
-def test_names_of_other_things(name):
+def test_ordinary_names_are_not_secret(name):
     assert not is_secret_name(name)
 
 
-def test_without_the_scanner_the_other_passes_still_work(no_scanner):
+def test_other_passes_work_without_the_scanner(no_scanner):
     masked = SecretMask([KEY], scanner=no_scanner).mask(f"{KEY} and DB_PASSWORD=tr0ub4dor3 and 0123456789abcdefgh")
 
     assert KEY not in masked
     assert "tr0ub4dor3" not in masked
 
 
-def test_a_mask_says_which_kind_of_secret_a_text_holds():
+def test_kind_of_secret_names_the_kind_in_a_text():
     mask = SecretMask(["hunter2hunter2"], patience=0.0)
 
     assert mask.kind_of_secret("nothing to see") == ""
@@ -141,7 +141,7 @@ def test_a_mask_says_which_kind_of_secret_a_text_holds():
     assert mask.kind_of_secret("[secret:known:1234] and AKIAQYLPMN5HFIQR7BBB") == "aws-id"
 
 
-def test_every_mask_of_a_process_has_the_same_scanner(mask, monkeypatch):
+def test_masks_of_a_process_share_one_scanner(mask, monkeypatch):
     mask("the scanner is waited for: 0123456789abcdefgh")
     monkeypatch.setitem(sys.modules, "kingfisher_sdk", None)  # another scanner could not be created
 
@@ -187,7 +187,7 @@ def installed_rules(mask, rules_of_all_tests, tmp_path, monkeypatch):
     return folder
 
 
-def test_in_a_new_home_no_rules_are_compiled_if_the_installation_has_them(installed_rules):
+def test_installed_compiled_rules_are_used_in_a_new_home(installed_rules):
     masked = SecretMask(scanner=SecretScanner(), patience=300).mask("dor_v1_" + "e2c3001c9e893547" * 4)
 
     assert masked == "[secret:digitalocean-refresh-token:dc0c]"

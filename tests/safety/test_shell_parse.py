@@ -50,7 +50,7 @@ def test_each_command_of_a_line_is_found(line, found):
     assert parse_line(line).hidden == "" or "()" in line
 
 
-def test_a_loop_over_words_is_read_once_for_each():
+def test_loop_over_words_is_expanded_for_each_word():
     assert commands('for x in 1 2; do a "$x"; for y in *.c z; do b $y; done; done | c; d') == [
         *("a 1", "echo *.c", "b *.c", "b z", "a 2", "echo *.c", "b *.c", "b z", "c", "d")
     ]
@@ -60,7 +60,7 @@ def test_a_loop_over_words_is_read_once_for_each():
 @pytest.mark.parametrize(
     "line", ["sudo a b", "npx a b", "uv run a b", "ssh host a b", "ssh host 'a b'", "docker run i a b"]
 )
-def test_what_a_runner_may_run_is_guessed(line):
+def test_command_passed_to_a_runner_is_guessed(line):
     assert "a b" in [command.text for command in parse_line(line).commands if command.kind == "guess"]
 
 
@@ -88,7 +88,7 @@ def test_what_a_runner_may_run_is_guessed(line):
         'bash -c \'bash -c "bash -c \\"bash -c a\\""\' # ' + "x" * 10_000,
     ],
 )
-def test_a_line_whose_commands_are_not_known_is_hidden(line):
+def test_line_with_unknown_commands_is_hidden(line):
     assert parse_line(line).hidden
 
 
@@ -116,11 +116,11 @@ def test_a_line_whose_commands_are_not_known_is_hidden(line):
         "ls | xargs -I {} sh -c 'echo {}'",
     ],
 )
-def test_what_is_not_understood_is_opaque(line):
+def test_unsupported_syntax_is_opaque(line):
     assert parse_line(line).opaque
 
 
-def test_redirections_are_told_apart():
+def test_redirections_are_distinguished():
     line = parse_line("a > b 2>&1 >> c < d &> e >&- >| f")
     assert [(each.target.text, each.writes, each.duplicates) for each in line.redirects] == [
         ("b", True, False),
@@ -133,17 +133,17 @@ def test_redirections_are_told_apart():
     ]
 
 
-def test_a_variable_set_on_the_line_is_followed_so_that_deny_rules_see_it():
+def test_variable_set_on_the_line_is_expanded():
     assert commands("x=rm; $x -rf y") == ["rm -rf y"]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from("for x in 1 2 ; do done while read -r if then fi { } ( ) [[ ]] $x a ! time".split())))
-def test_no_order_of_keywords_breaks_the_parser(words):
+def test_random_keywords_do_not_break_the_parser(words):
     parse_line(" ".join(words))
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="ab $(){}`'\"\\|&;<>\n*~=#-é\x00[]!", max_size=60))
-def test_no_text_breaks_the_parser(text):
+def test_random_text_does_not_break_the_parser(text):
     parse_line(text)

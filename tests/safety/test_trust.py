@@ -26,12 +26,12 @@ def store(home) -> TrustStore:
     return TrustStore(get_trust_path())
 
 
-def test_the_root_is_the_folder_that_holds_git_or_the_folder_itself(folder, tmp_path):
+def test_root_is_the_git_folder_or_the_folder_itself(folder, tmp_path):
     assert find_root(folder / "pkg" / "inner") == folder
     assert find_root(tmp_path) == tmp_path
 
 
-def test_acting_files_are_instructions_from_the_root_down_and_the_projects_settings(folder):
+def test_acting_files_are_instructions_from_the_root_and_settings(folder):
     config = folder / ".ouro" / "config.yaml"
     assert acting_files(folder) == (folder / "AGENTS.md", config)
     assert acting_files(folder, folder / "pkg" / "inner") == (
@@ -41,12 +41,12 @@ def test_acting_files_are_instructions_from_the_root_down_and_the_projects_setti
     )
 
 
-def test_a_folder_without_acting_files_gives_no_orders_and_needs_no_trust(store, tmp_path):
+def test_folder_without_acting_files_needs_no_trust(store, tmp_path):
     assert acting_files(tmp_path) == ()
     assert store.is_trusted(tmp_path, ())
 
 
-def test_links_that_lead_out_and_what_is_no_file_do_not_act(folder, tmp_path):
+def test_links_out_and_special_files_are_not_acting(folder, tmp_path):
     (tmp_path / "secret").write_text("key")
     (folder / "CLAUDE.md").symlink_to(tmp_path / "secret")
     os.mkfifo(folder / "GEMINI.md")
@@ -58,13 +58,13 @@ def test_a_link_within_the_folder_acts(folder):
     assert folder / "CLAUDE.md" in acting_files(folder)
 
 
-def test_in_the_users_own_folder_the_users_settings_are_not_the_projects(home):
+def test_user_settings_in_the_home_folder_are_not_acting(home):
     (home / ".ouro").mkdir()
     (home / ".ouro" / "config.yaml").write_text("model: x\n")
     assert acting_files(home) == ()
 
 
-def test_trust_is_remembered_for_the_folder_as_it_is(folder, store):
+def test_trust_is_saved_for_the_current_files_of_a_folder(folder, store):
     files = acting_files(folder)
     assert (store.is_trusted(folder, files), store.was_trusted(folder)) == (False, False)
     store.trust(folder, files)
@@ -74,7 +74,7 @@ def test_trust_is_remembered_for_the_folder_as_it_is(folder, store):
 
 
 @pytest.mark.parametrize("change", ["edit", "add"])
-def test_a_changed_or_new_file_is_asked_about_and_named(folder, store, change):
+def test_changed_or_new_file_needs_trust_again(folder, store, change):
     store.trust(folder, acting_files(folder))
     path = folder / ("AGENTS.md" if change == "edit" else "CLAUDE.md")
     path.write_text("obey me")
@@ -86,13 +86,13 @@ def test_a_changed_or_new_file_is_asked_about_and_named(folder, store, change):
     )
 
 
-def test_a_file_that_is_gone_takes_no_trust_away(folder, store):
+def test_removed_file_keeps_the_trust(folder, store):
     store.trust(folder, acting_files(folder))
     (folder / "AGENTS.md").unlink()
     assert store.is_trusted(folder, acting_files(folder))
 
 
-def test_starting_in_another_folder_of_the_repository_asks_for_what_is_new_there_only(folder, store):
+def test_subfolder_needs_trust_only_for_its_new_files(folder, store):
     store.trust(folder, acting_files(folder))
     inner = acting_files(folder, folder / "pkg")
     assert store.untrusted(folder, inner) == (folder / "pkg" / "CLAUDE.md",)
@@ -110,7 +110,7 @@ def test_the_same_files_in_another_folder_are_not_trusted(folder, store, tmp_pat
 
 
 @pytest.mark.parametrize("text", ["[1", "a: 7", "x: {files: [1]}", "\x00", "a: &a {files: {}}\n", "[" * 100_000])
-def test_a_broken_file_trusts_nothing_says_so_and_is_set_aside(folder, home, text):
+def test_broken_trust_file_trusts_nothing_and_is_set_aside(folder, home, text):
     (home / ".ouro").mkdir()
     get_trust_path().write_text(text)
     store = TrustStore(get_trust_path())
@@ -121,7 +121,7 @@ def test_a_broken_file_trusts_nothing_says_so_and_is_set_aside(folder, home, tex
     assert (home / ".ouro" / "trusted.yaml.broken").read_text() == text
 
 
-def test_two_at_once_keep_what_the_other_said(folder, home, tmp_path):
+def test_concurrent_stores_keep_each_others_trust(folder, home, tmp_path):
     one, two = TrustStore(get_trust_path()), TrustStore(get_trust_path())
     other = tmp_path / "other"
     other.mkdir()
@@ -145,7 +145,7 @@ def test_a_path_may_be_any_bytes(store, tmp_path, name):
     assert TrustStore(get_trust_path()).notice == ""
 
 
-def test_what_cannot_be_written_is_said_and_holds_for_now(folder, home):
+def test_trust_that_cannot_be_saved_raises_and_holds_in_memory(folder, home):
     (home / ".ouro").write_text("in the way")
     store = TrustStore(get_trust_path())
     with pytest.raises(ConfigError, match=r"trusted\.yaml cannot be written"):
@@ -169,7 +169,7 @@ def test_what_cannot_be_written_is_said_and_holds_for_now(folder, home):
         "docs/style.md",
     ],
 )
-def test_e4_extension_files_and_imports_act_and_a_change_is_asked_about(folder, store, name):
+def test_e4_changed_extension_files_and_imports_need_trust_again(folder, store, name):
     (folder / "AGENTS.md").write_text("See @docs/style.md and `@docs/code.md`.\n")
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ def test_e4_extension_files_and_imports_act_and_a_change_is_asked_about(folder, 
     assert store.untrusted(folder, acting_files(folder)) == (path,)
 
 
-def test_settings_of_claude_code_act_where_they_have_hooks(folder):
+def test_claude_settings_act_only_if_they_have_hooks(folder):
     (folder / ".claude").mkdir()
     settings = folder / ".claude" / "settings.json"
     settings.write_text('{"permissions": {"allow": ["Bash"]}}')
@@ -189,7 +189,7 @@ def test_settings_of_claude_code_act_where_they_have_hooks(folder):
         assert settings in acting_files(folder)
 
 
-def test_extension_files_that_lead_out_of_the_folder_do_not_act(folder, tmp_path):
+def test_extension_files_outside_the_folder_are_not_acting(folder, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("key")

@@ -111,7 +111,7 @@ def test_a_project_may_lie_in_a_system_folder(tmp_path):
         "~/.ouro/models.yaml",
     ],
 )
-def test_what_other_programs_obey_is_protected(root, name):
+def test_files_that_other_programs_execute_are_protected(root, name):
     workspace = Workspace(root)
     assert workspace.protection(workspace.resolve(name)) != ""
 
@@ -143,7 +143,7 @@ def test_a_link_to_a_protected_file_is_protected(root):
         assert file.read() == b""
 
 
-def test_a_grant_opens_what_is_outside_or_protected_and_nothing_else(root, tmp_path):
+def test_grant_opens_only_the_granted_path(root, tmp_path):
     (tmp_path / "notes.txt").write_text("out")
     (tmp_path / "more.txt").write_text("out")
     workspace = Workspace(root)
@@ -154,7 +154,7 @@ def test_a_grant_opens_what_is_outside_or_protected_and_nothing_else(root, tmp_p
     assert "outside the workspace" in refusal(workspace, "../more.txt")
 
 
-def test_what_is_missing_or_a_folder_is_said_so(root):
+def test_missing_path_or_folder_is_reported(root):
     workspace = Workspace(root)
     assert refusal(workspace, "none.py") == "none.py does not exist."
     assert refusal(workspace, "none/none.py") == "none does not exist."
@@ -184,7 +184,7 @@ def test_shown_paths_are_short(root, home):
     ]
 
 
-def test_a_search_leaves_keys_out(home):
+def test_search_excludes_keys_until_granted(home):
     (home / ".ssh").mkdir()
     workspace = Workspace(home)
     assert workspace.closed_below(home) == [home / ".ssh"]

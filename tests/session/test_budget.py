@@ -43,7 +43,7 @@ def money(store, prices: Prices | None = FREE, **limits) -> Budget:
     return Budget(memory, SessionCatalog(store, "/p"), LimitSettings(**limits), lambda: spec)
 
 
-async def test_what_was_used_is_told_by_day_month_and_model_in_the_background_too(store):
+async def test_spending_is_reported_by_period_and_model_with_side_calls(store):
     spend(store, 1, 0.5)
     spend(store, 2, 0.25, purpose="title", model="a/small")
     spend(store, 3, 2.0, at=OLD)
@@ -59,7 +59,7 @@ async def test_what_was_used_is_told_by_day_month_and_model_in_the_background_to
     assert report.limits == ()
 
 
-async def test_calls_that_are_no_turns_are_apart_also_of_a_resumed_session(store):
+async def test_side_calls_are_apart_also_in_a_resumed_session(store):
     at, used = timestamp(), Usage(100, 40, 0, 10, 0.5)
     header = SessionHeader("00000009-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "a/one", at)
     asked = [CostRecord(purpose, at, "a/small", used) for purpose in ("title", "capture", "capture")]
@@ -69,18 +69,18 @@ async def test_calls_that_are_no_turns_are_apart_also_of_a_resumed_session(store
     assert report.side_calls == (("capture", 2, used + used), ("title", 1, used))
 
 
-async def test_what_lies_in_the_trash_was_paid_all_the_same(store):
+async def test_deleted_sessions_count_as_spent(store):
     await store.delete_session(spend(store, 1, 0.5))
     report = await money(store, max_cost_day=1.0).report()
     assert report.limits == (SpendingLimit("today", "limits.max_cost_day", 1.0, 0.5),)
 
 
-async def test_without_a_limit_of_days_no_list_is_read(store, monkeypatch):
+async def test_session_list_is_not_read_without_a_day_limit(store, monkeypatch):
     monkeypatch.setattr(YamlFileMemoryStore, "list_sessions", None)
     assert await money(store, max_cost=1.0).check(0) == ""
 
 
-async def test_a_limit_is_closed_while_what_was_spent_cannot_be_read(store, home):
+async def test_unreadable_spending_stops_at_a_daily_limit(store, home):
     (home / ".ouro" / "sessions").mkdir(parents=True, exist_ok=True)
     (home / ".ouro" / "sessions" / "spent.json").write_text('{"format": 2}')
     with pytest.raises(LimitReached, match=r"The limits of cost cannot be checked: .*spent.json cannot be read"):
@@ -88,7 +88,7 @@ async def test_a_limit_is_closed_while_what_was_spent_cannot_be_read(store, home
     assert await money(store, max_cost=1.0).check(0) == ""
 
 
-async def test_most_of_a_limit_is_warned_of_once(store):
+async def test_warning_near_a_limit_is_given_once(store):
     purse = money(store, max_cost_day=1.0, max_cost_month=100.0)
     spend(store, 1, 0.79)
     assert await purse.check(0) == ""
@@ -107,7 +107,7 @@ async def test_most_of_a_limit_is_warned_of_once(store):
         ({"max_cost_month": 0.5}, "Stopped: this month has cost $1.00 of $0.50.\nIt is reset next month."),
     ],
 )
-async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, told):
+async def test_reached_limit_stops_and_says_when_it_resets(store, limits, told):
     purse = money(store, **limits)
     purse.refuse()
     spend(store, 1, 1.0)
@@ -118,7 +118,7 @@ async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, 
         purse.refuse()  # in the background too
 
 
-async def test_yesterday_and_unknown_prices_count_for_nothing(store):
+async def test_yesterday_and_unknown_prices_do_not_count(store):
     spend(store, 1, 5.0, at=OLD)
     spend(store, 2, None)
     purse = money(store, max_cost_day=1.0, max_cost_month=1.0)
@@ -127,7 +127,7 @@ async def test_yesterday_and_unknown_prices_count_for_nothing(store):
 
 
 @pytest.mark.parametrize("limits", [{"max_cost": 1.0}, {"max_cost_day": 1.0}])
-async def test_an_unknown_price_is_told_before_the_first_call(store, limits):
+async def test_unknown_price_is_reported_before_the_first_call(store, limits):
     purse = money(store, None, **limits)
     assert (await purse.check(0)).startswith("The price of a/one is not known")
     assert await purse.check(1) == ""
@@ -145,7 +145,7 @@ def _spend_elsewhere(root: Path, numbers) -> None:
         spend(YamlFileMemoryStore(root), number, 0.125)
 
 
-async def test_what_other_processes_spend_counts_as_soon_as_it_is_on_disk(store, home):
+async def test_spending_of_other_processes_counts_once_on_disk(store, home):
     purse = money(store, max_cost_day=1.0)
     context = multiprocessing.get_context("spawn")
     others = [

@@ -36,7 +36,7 @@ async def say(session, text, images=()):
     return [event async for event in session.send(text, images)]
 
 
-async def test_the_parts_add_up_to_what_the_provider_told(repository):
+async def test_parts_add_up_to_the_reported_tokens(repository):
     (repository / "AGENTS.md").write_text("Use tabs. " * 40)
     session, _ = await opened(
         repository,
@@ -55,7 +55,7 @@ async def test_the_parts_add_up_to_what_the_provider_told(repository):
     await session.close()
 
 
-async def test_before_a_word_was_said_the_system_prompt_and_the_tools_are_counted(repository):
+async def test_empty_session_counts_system_prompt_and_tools(repository):
     session, _ = await opened(repository)
     report = session.window.report()
     assert [name for name, _ in report.parts] == ["system prompt", "tools"]
@@ -64,7 +64,7 @@ async def test_before_a_word_was_said_the_system_prompt_and_the_tools_are_counte
     await session.close()
 
 
-async def test_the_largest_thing_is_named_and_what_a_compaction_would_do(repository):
+async def test_report_names_the_largest_item_and_the_compaction_outlook(repository):
     (repository / "long.txt").write_text("a line of text\n" * 2_000)
     session, _ = await opened(repository, call("read", path="long.txt"), "Long.", "Yes.")
     await say(session, "Look at it.")
@@ -76,7 +76,7 @@ async def test_the_largest_thing_is_named_and_what_a_compaction_would_do(reposit
     await session.close()
 
 
-async def test_after_a_compaction_the_summary_is_a_part_and_the_status_is_right(repository):
+async def test_summary_counts_as_a_part_after_compaction(repository):
     (repository / "long.txt").write_text("a line of text\n" * 2_000)
     session, model = await opened(repository, call("read", path="long.txt"), "Long.", "Yes.", SUMMARY)
     await say(session, "Look at it.")
@@ -96,7 +96,7 @@ async def test_after_a_compaction_the_summary_is_a_part_and_the_status_is_right(
     await again.close()
 
 
-async def test_what_was_told_once_is_told_again_after_a_compaction(repository):
+async def test_one_time_context_is_sent_again_after_compaction(repository):
     (repository / "sub").mkdir()
     (repository / "sub" / "AGENTS.md").write_text("Here we use tabs.")
     (repository / "sub" / "a.py").write_text("a = 1\n" * 900)
@@ -112,7 +112,7 @@ async def test_what_was_told_once_is_told_again_after_a_compaction(repository):
     await session.close()
 
 
-async def test_a_pin_is_kept_and_let_go_and_only_what_is_sent_can_be_pinned(repository):
+async def test_only_sent_messages_can_be_pinned_and_unpinned(repository):
     session, _ = await opened(repository, "Fine.")
     await say(session, "Never push.")
     assert [(each.number, each.kind, each.text) for each in session.window.pinnable()] == [
@@ -130,7 +130,7 @@ async def test_a_pin_is_kept_and_let_go_and_only_what_is_sent_can_be_pinned(repo
     await again.close()
 
 
-async def test_compacting_is_a_turn_and_two_are_not_run_at_once(repository):
+async def test_compaction_is_refused_during_a_turn(repository):
     session, _ = await opened(repository, "Fine.")
     stream = session.send("hi")
     await anext(stream)
@@ -140,7 +140,7 @@ async def test_compacting_is_a_turn_and_two_are_not_run_at_once(repository):
     await session.close()
 
 
-async def test_a_dropped_output_and_answer_are_not_sent_and_calls_keep_their_results(repository):
+async def test_dropped_outputs_are_not_sent_and_calls_keep_results(repository):
     (repository / "long.txt").write_text("a line of text\n" * 2_000)
     script = [call("read", path="long.txt"), "Long.", "Yes.", "Sure."]
     session, model = await opened(repository, *script)
@@ -184,7 +184,7 @@ async def test_a_dropped_message_of_the_user_leaves_a_note_and_is_not_summarized
     await session.close()
 
 
-async def test_rewinding_to_before_a_drop_undoes_it(repository):
+async def test_rewinding_before_a_drop_undoes_it(repository):
     session, _ = await opened(repository, "Fine.", "Yes.")
     await say(session, "One.")
     [first, *_] = session.window.items()
@@ -199,14 +199,14 @@ async def test_rewinding_to_before_a_drop_undoes_it(repository):
     await session.close()
 
 
-async def test_a_recalled_note_is_dropped_from_the_message_that_it_came_with():
+async def test_recalled_note_is_dropped_from_its_message():
     note, other = "| [mem_aa] (user · x) Use tabs.\n|   before: spaces\n", "| [mem_bb] (user) No.\n</memory-1>"
     context = '<memory-1 recalled="mem_aa:1 mem_bb:2">\nNotes.\n'
     left = remove_notes(user("Go.", context=context + note + other), frozenset(["mem_aa"]))
     assert left == user("Go.", context=context + other)
 
 
-async def test_the_summary_is_reviewed_before_it_counts(repository):
+async def test_summary_is_reviewed_before_it_applies(repository):
     session, _ = await opened(repository, "Fine. " * 400, "Yes.", SUMMARY, SUMMARY)
     await say(session, "Never push.")
     await say(session, "Sure?")
@@ -227,7 +227,7 @@ async def test_the_summary_is_reviewed_before_it_counts(repository):
     await session.close()
 
 
-async def test_the_probe_asks_what_was_cut_and_says_what_was_lost(repository):
+async def test_probe_reports_facts_lost_by_the_summary(repository):
     questions = [
         {"question": "Which port?", "answer": "Port 8443"},
         {"question": "Which branch?", "answer": "release-7"},
@@ -245,7 +245,7 @@ async def test_the_probe_asks_what_was_cut_and_says_what_was_lost(repository):
     await session.close()
 
 
-async def test_a_question_aside_is_asked_with_the_same_prefix_and_joins_nothing(repository):
+async def test_side_question_reuses_the_prefix_and_is_not_kept(repository):
     wanted = "It is 42."
     session, model = await opened(repository, "Hello.", ScriptedReply(wanted, usage=Usage(input=70, output=5)), "Bye.")
     await say(session, "Hi.")
@@ -263,7 +263,7 @@ async def test_a_question_aside_is_asked_with_the_same_prefix_and_joins_nothing(
     await session.close()
 
 
-async def test_a_question_aside_during_a_turn_finds_every_call_answered(repository):
+async def test_side_question_during_a_turn_sees_answered_calls(repository):
     session, model = await opened(repository, call("shell", command="sleep 30"), "It sleeps.")
     turn = asyncio.create_task(say(session, "Wait."))
     while not session.transcript.messages() or not session.transcript.messages()[-1].tool_calls:

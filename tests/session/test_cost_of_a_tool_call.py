@@ -101,7 +101,7 @@ BLOCKS = 300
 """Blocks of memory that Python keeps for a call and its two messages: 200 now."""
 
 
-async def test_a_tool_call_costs_what_it_did_and_the_last_no_more_than_the_first(model):
+async def test_tool_call_cost_does_not_grow_with_the_session(model):
     windows = model.windows[1:-1]
     early, late = (
         {name: median(window[name] for window in part) for name in LIMITS} for part in (windows[5:15], windows[30:])
@@ -136,7 +136,7 @@ SYSTEM_CALLS = "%%stat,mkdir,epoll_wait,sendto,clone3,clone,vfork"
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
-def test_system_calls_of_a_tool_call(repository, home, tmp_path):
+def test_system_calls_per_tool_call_are_limited(repository, home, tmp_path):
     """142 calls of the main thread now, in a folder with a shorter path; 517 in an earlier version."""
     totals = []
     for calls in (2, 12):

@@ -28,7 +28,7 @@ def write(path, content):
     return call("write", path=path, content=content)
 
 
-async def test_undo_reverts_what_tools_and_shell_lines_did_and_redo_does_it_again(repository):
+async def test_undo_and_redo_cover_file_tools_and_shell_lines(repository):
     (repository / "old.txt").write_text("old\n")
     line = "echo more > made.txt && rm old.txt"
     session = await opened(repository, write("a.py", "1\n"), "Done.", call("shell", command=line), "Done.")
@@ -52,7 +52,7 @@ async def test_undo_reverts_what_tools_and_shell_lines_did_and_redo_does_it_agai
     await session.close()
 
 
-async def test_a_rewind_offers_the_files_and_leaves_them_if_not_chosen(repository):
+async def test_rewind_offers_files_and_keeps_them_if_not_chosen(repository):
     session = await opened(repository, write("a.py", "1\n"), "Done.", "Fine.")
     await say(session, "write a.py")
     await say(session, "thanks")
@@ -68,7 +68,7 @@ async def test_a_rewind_offers_the_files_and_leaves_them_if_not_chosen(repositor
     await session.close()
 
 
-async def test_turns_of_a_branch_that_was_left_are_not_undone_again(repository):
+async def test_turns_of_an_abandoned_branch_are_not_undone_again(repository):
     session = await opened(repository, write("a.py", "1\n"), "Done.", write("b.py", "2\n"), "Done.")
     await say(session, "write a.py")
     await session.rewind.undo()
@@ -90,7 +90,7 @@ async def test_after_a_resume_earlier_turns_can_be_undone(repository):
     await again.close()
 
 
-async def test_an_edit_of_the_user_stays_and_is_named(repository):
+async def test_user_edit_is_kept_and_reported(repository):
     session = await opened(repository, write("a.py", "1\n"), "Done.")
     await say(session, "write a.py")
     (repository / "a.py").write_text("mine\n")
@@ -116,7 +116,7 @@ async def test_a_turn_that_is_interrupted_can_be_undone(repository):
     await session.close()
 
 
-async def test_a_message_that_steers_is_undone_with_what_followed_it_alone(repository):
+async def test_steering_message_is_undone_with_only_what_followed(repository):
     session = await opened(repository, write("a.py", "1\n"), lambda _: steer(), write("b.py", "3\n"), "Done.")
 
     def steer():
@@ -137,7 +137,7 @@ async def test_a_message_that_steers_is_undone_with_what_followed_it_alone(repos
 
 
 @pytest.mark.parametrize("options", [{"ephemeral": True}, {"settings": {"checkpoints.enabled": False}}])
-async def test_it_can_be_off(repository, home, options):
+async def test_file_undo_can_be_disabled(repository, home, options):
     session = await opened(repository, write("a.py", "1\n"), "Done.", **options)
     await say(session, "write a.py")
     await session.rewind.undo()
@@ -153,7 +153,7 @@ async def test_it_can_be_off(repository, home, options):
         ("MAX_FILE_BYTES", "`/undo` does not restore a.py, api.py: too large"),
     ],
 )
-async def test_where_it_cannot_be_kept_it_is_said_once_and_the_turn_runs(repository, monkeypatch, limit, told):
+async def test_failed_checkpoint_is_reported_once_and_the_turn_runs(repository, monkeypatch, limit, told):
     monkeypatch.setattr(f"ouro.safety.checkpoints.{limit}", 0)
     (repository / "b.py").touch()
     session = await opened(repository, write("a.py", "1\n"), "Done.", READ, write("b.py", ""), "Done.")
@@ -172,7 +172,7 @@ async def test_where_it_cannot_be_kept_it_is_said_once_and_the_turn_runs(reposit
     assert sum(told in text for text in heard) == 1
 
 
-async def test_the_diff_since_a_message_names_hunks_and_one_can_be_undone(repository):
+async def test_diff_since_a_message_lists_hunks_that_can_be_undone(repository):
     before = "".join(f"{number}\n" for number in range(30))
     after = before.replace("2\n3\n", "two\n3\n", 1).replace("25\n", "") + "end"
     (repository / "a.txt").write_text(before)
@@ -196,7 +196,7 @@ async def test_the_diff_since_a_message_names_hunks_and_one_can_be_undone(reposi
     await session.close()
 
 
-async def test_e10_undo_of_one_file_keeps_what_the_user_wrote_into_it(repository):
+async def test_e10_undo_of_one_file_keeps_user_edits(repository):
     (repository / "a.txt").write_text("1\n2\n3\n4\n5\n6\n7\n")
     session = await opened(repository, READ, write("a.txt", "one\n2\n3\n4\n5\n6\n7\n"), "Done.")
     await say(session, "write a.txt")
@@ -207,7 +207,7 @@ async def test_e10_undo_of_one_file_keeps_what_the_user_wrote_into_it(repository
     await session.close()
 
 
-async def test_an_undo_of_files_where_none_changed_is_refused(repository):
+async def test_undo_of_files_without_changes_is_refused(repository):
     session = await opened(repository, "Hello.")
     await say(session, "hello")
     with pytest.raises(UsageError, match="Nothing was changed there"):
@@ -216,7 +216,7 @@ async def test_an_undo_of_files_where_none_changed_is_refused(repository):
     await session.close()
 
 
-async def test_files_alone_are_undone_and_done_again(repository):
+async def test_files_can_be_undone_and_redone_alone(repository):
     session = await opened(repository, write("a.py", "1\n"), "Done.")
     await say(session, "write a.py")
     undone = await session.rewind.undo(("files",), conversation=False)
@@ -230,7 +230,7 @@ async def test_files_alone_are_undone_and_done_again(repository):
     await session.close()
 
 
-async def test_files_can_be_done_again_without_the_messages_and_with_those_of_a_branch(repository):
+async def test_files_can_be_redone_without_messages_or_with_a_branch(repository):
     session = await opened(repository, write("a.py", "1\n"), "Done.", write("b.py", "2\n"), "Done.")
     await say(session, "write a.py")
     await say(session, "write b.py")
@@ -260,7 +260,7 @@ async def test_files_can_be_done_again_without_the_messages_and_with_those_of_a_
     await again.close()
 
 
-async def test_no_turn_waits_for_a_checkpoint_that_takes_too_long(repository, monkeypatch):
+async def test_slow_checkpoint_does_not_delay_a_turn(repository, monkeypatch):
     monkeypatch.setattr("ouro.session.rewind.FIRST_TIMEOUT", 0.01)
     take, taken, released = Checkpoints.take, [], threading.Event()
 

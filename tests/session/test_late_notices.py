@@ -46,7 +46,7 @@ async def read_notices(session):
     return [event async for event in session.events() if isinstance(event, Notice)]
 
 
-async def test_a_damaged_record_far_above_is_told_once_it_is_read(path, repository):
+async def test_damaged_early_record_is_reported_once_read(path, repository):
     session = await opened(repository)
     reading = asyncio.create_task(read_notices(session))
     begun_with = [each for each in session.notices if "cannot be read" in each]
@@ -58,7 +58,7 @@ async def test_a_damaged_record_far_above_is_told_once_it_is_read(path, reposito
     assert (notice.level, str(path) in notice.text) == ("warning", True)
 
 
-async def test_that_the_rest_cannot_be_read_is_told(path, repository, monkeypatch):
+async def test_failure_to_read_earlier_messages_is_reported(path, repository, monkeypatch):
     load = YamlFileMemoryStore.load_session
 
     async def fails_for_the_rest(store, session_id, *, read_only=False, reach="whole"):

@@ -32,7 +32,7 @@ async def leave_in_mode(repository, change, **options):
     return session
 
 
-async def test_the_mode_is_restored_and_the_card_says_so(repository):
+async def test_mode_is_restored_and_shown_on_the_card(repository):
     await leave_in_mode(repository, "plan")
     again = await opened(repository, resume="latest")
     card = await again.resumed.card()
@@ -63,7 +63,7 @@ async def test_the_mode_of_the_command_line_is_saved_too_and_wins_on_resume(repo
     await third.close()
 
 
-async def test_the_mode_survives_a_compaction_and_a_change_back(repository):
+async def test_mode_survives_compaction_and_mode_changes(repository):
     session = await opened(repository, "One. " * 300, "## Goal\nGo on.")
     session.set_mode("plan")
     session.set_mode("auto")
@@ -96,7 +96,7 @@ async def test_a_mode_that_does_not_exist_is_ignored(repository):
     await again.close()
 
 
-async def test_the_setting_limits_a_shell_call_that_sets_no_limit(repository, monkeypatch):
+async def test_shell_timeout_setting_limits_a_call_without_one(repository, monkeypatch):
     monkeypatch.setenv("OURO_SHELL_TIMEOUT_SECONDS", "1")
     session = await opened(repository, call("shell", command="sleep 20"), "Done.", mode="auto", allow=("shell",))
     (finished,) = [event for event in await say(session, "wait") if isinstance(event, ToolFinished)]

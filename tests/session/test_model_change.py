@@ -48,7 +48,7 @@ def figures(session):
     return status.context, status.window
 
 
-async def test_the_figure_of_the_model_before_does_not_stand(repository, model_server):
+async def test_context_figure_of_the_previous_model_is_not_used(repository, model_server):
     model_server.script(answers_with(TOLD, 12_000))
     session = await opened(repository)
     await say(session, "Look around.")
@@ -72,7 +72,7 @@ async def test_the_figure_of_the_model_before_does_not_stand(repository, model_s
     await session.close()
 
 
-async def test_nor_does_it_where_the_command_line_names_another_model(repository, model_server):
+async def test_context_figure_is_not_used_with_another_model_on_resume(repository, model_server):
     model_server.script(answers_with(TOLD))
     session = await opened(repository)
     await say(session, "Look around.")
@@ -85,7 +85,7 @@ async def test_nor_does_it_where_the_command_line_names_another_model(repository
     await session.close()
 
 
-async def test_after_a_way_back_the_model_in_use_is_the_one_that_is_asked(repository, model_server):
+async def test_rewind_keeps_the_model_in_use(repository, model_server):
     model_server.script(answers_with(*range(700, 720)))
     session = await opened(repository)
     await say(session, "One.")

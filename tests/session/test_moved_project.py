@@ -40,7 +40,7 @@ async def create_session_in(folder, text):
     return session.id
 
 
-async def test_a_session_is_found_by_id_in_the_folder_that_the_project_was_moved_to_and_that_is_said(places):
+async def test_session_of_a_moved_project_is_found_by_id_with_a_notice(places):
     was = await create_session_in(places / "old", "mend the import")
     new = places / "new"
     (places / "old").rename(new)
@@ -62,7 +62,7 @@ async def test_a_session_is_found_by_id_in_the_folder_that_the_project_was_moved
     await again.close()
 
 
-async def test_latest_takes_no_session_of_a_folder_that_is_gone_or_of_another_project(places):
+async def test_latest_ignores_sessions_of_gone_and_other_folders(places):
     was = await create_session_in(places / "old", "mend the import")
     with pytest.raises(SessionNotFound):
         await opened(places / "other", "latest")
@@ -77,7 +77,7 @@ async def test_latest_takes_no_session_of_a_folder_that_is_gone_or_of_another_pr
     await session.close()
 
 
-async def test_a_session_that_is_open_in_one_folder_is_not_written_from_another(places):
+async def test_session_open_in_one_folder_cannot_be_written_from_another(places):
     was = await create_session_in(places / "old", "mend the import")
     holder = await opened(places / "old", was)
     with pytest.raises(SessionInUse):

@@ -75,7 +75,7 @@ async def test_an_answer_changes_the_request(error, answers, request_then):
 
 
 @pytest.mark.parametrize(("error", "answer"), [(SEVERAL, None), (TRUST, ""), (TRUST, None)])
-async def test_who_declines_gets_no_session(error, answer):
+async def test_declining_a_dialog_opens_no_session(error, answer):
     assert await open_interactively(opens_after(error), START, Dialog(answer)) is None
 
 
@@ -88,7 +88,7 @@ async def test_who_declines_gets_no_session(error, answer):
         (NO_MODEL, ["demo"], DemoRequested),
     ],
 )
-async def test_what_is_declined_may_leave_nothing_to_open(error, answers, raised):
+async def test_declining_without_an_alternative_raises(error, answers, raised):
     with pytest.raises(raised):
         await open_interactively(opens_after(error), START, Dialog(*answers))
 
@@ -99,7 +99,7 @@ async def test_without_a_dialog_every_error_is_raised(error):
         await open_interactively(opens_after(error), START, None)
 
 
-async def test_picking_comes_before_opening():
+async def test_session_is_picked_before_opening():
     open_session, dialog = opens_after(), Dialog(OpenRequest("a"))
     assert await open_interactively(open_session, OpenRequest(PICK), dialog) == "session"
     assert (dialog.asked, open_session.requests) == ([()], [OpenRequest("a")])

@@ -31,7 +31,7 @@ async def planned(repository):
     return session
 
 
-async def test_an_older_plan_is_told_when_it_is_read_behind_the_screen(repository):
+async def test_plan_from_earlier_messages_is_restored_when_they_are_read(repository):
     session = await planned(repository)
     for _ in range(3):
         assert [event async for event in session.send("a word and another, " * 5_000)]

@@ -65,13 +65,13 @@ def commit(repository, subject, **when):
     git(repository, "commit", "-qam", subject, **when)
 
 
-async def test_a_new_session_has_nothing_to_say(repository):
+async def test_new_session_has_no_resume_card(repository):
     session, _ = await opened(repository)
     assert session.resumed is None
     await session.close()
 
 
-async def test_the_card_tells_size_price_and_the_cache(repository):
+async def test_card_shows_size_price_and_cache_state(repository):
     session_id = await closed_session(repository, LONG, LONG)
     card = await card_of(repository)
     assert (card.info.id, card.info.messages, card.info.size > 40_000) == (session_id, 4, True)
@@ -81,7 +81,7 @@ async def test_the_card_tells_size_price_and_the_cache(repository):
     assert (card.folder, card.todos, card.in_the_middle, card.is_long) == ("", (), False, True)
 
 
-async def test_another_model_has_nothing_in_its_cache_and_of_others_one_can_only_guess(repository):
+async def test_cache_is_cold_for_another_model_and_a_guess_for_openai(repository):
     await closed_session(repository, "hello")
     assert (await card_of(repository, name="anthropic/claude-other")).cache == "cold"
     session, _ = await opened(repository, "Yes.", name="openai/test")
@@ -90,13 +90,13 @@ async def test_another_model_has_nothing_in_its_cache_and_of_others_one_can_only
     assert (await card_of(repository, name="openai/test")).cache == "probably warm"
 
 
-async def test_a_short_session_is_no_question(repository):
+async def test_short_session_offers_no_tail(repository):
     await closed_session(repository, "hello")
     card = await card_of(repository)
     assert (card.is_long, card.tail) == (False, None)
 
 
-async def test_the_card_tells_what_the_repository_has_done_since(repository):
+async def test_card_shows_repository_changes_since(repository):
     await closed_session(repository, "hello")
     commit(repository, "second")
     commit(repository, "third")
@@ -114,11 +114,11 @@ async def test_commits_from_before_are_not_counted(repository):
     assert (news.commits, news.branch_then) == (0, "main")
 
 
-def test_outside_a_repository_there_is_no_news(tmp_path):
+def test_folder_outside_a_repository_has_no_changes(tmp_path):
     assert repository_changes(tmp_path, "2026-11-21T20:14:03.120Z", "") is None
 
 
-async def test_the_card_tells_what_memory_has_learned_since(repository):
+async def test_card_shows_memory_changes_since(repository):
     await closed_session(repository, "hello")
     assert (await card_of(repository)).memory.changes == {}
     other, _ = await opened(repository)
@@ -130,7 +130,7 @@ async def test_the_card_tells_what_memory_has_learned_since(repository):
 
 
 @pytest.mark.parametrize("fork", [False, True])
-async def test_a_session_continues_with_memory_as_it_was(repository, fork):
+async def test_resume_as_then_sends_memory_as_it_was(repository, fork):
     first, _ = await opened(repository, "Hello.")
     await first.memory.with_editor(lambda editor: remember_text(editor, "user: Answer in German"))
     assert [event async for event in first.send("hello")]
@@ -160,7 +160,7 @@ async def test_a_session_continues_with_memory_as_it_was(repository, fork):
     await today.close()
 
 
-async def test_the_tail_is_what_is_sent_and_the_rest_stays_in_the_session(repository):
+async def test_tail_is_sent_and_the_rest_stays_in_the_session(repository):
     await closed_session(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
     session, model = await opened(repository, "Yes.", resume="latest")
     card = await session.resumed.card()
@@ -180,7 +180,7 @@ async def test_the_tail_is_what_is_sent_and_the_rest_stays_in_the_session(reposi
     await again.close()
 
 
-async def test_what_is_pinned_stays_in_the_tail(repository):
+async def test_pinned_messages_stay_in_the_tail(repository):
     await closed_session(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
     session, model = await opened(repository, "Yes.", resume="latest")
     await session.window.pin(1)
@@ -191,7 +191,7 @@ async def test_what_is_pinned_stays_in_the_tail(repository):
     await session.close()
 
 
-async def test_a_request_can_ask_for_the_tail_or_a_summary_at_once(repository):
+async def test_request_can_choose_tail_or_summary_on_resume(repository):
     await closed_session(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
     session, model = await opened(repository, "## Goal\nCount.", "Yes.", resume="latest", part="summary")
     assert (await session.resumed.card()).is_long is False
@@ -210,7 +210,7 @@ async def test_a_request_for_the_tail_leaves_the_rest_out_before_the_first_call(
     await session.close()
 
 
-async def test_a_summary_that_cannot_be_made_does_not_continue_with_all_of_it_silently(repository):
+async def test_failed_summary_on_resume_raises_instead_of_sending_all(repository):
     await closed_session(repository, f"first {LONG}", f"second {LONG}", "third")
     with pytest.raises(SessionError, match="Nothing was compacted"):
         await opened(repository, resume="latest", part="summary")
@@ -218,14 +218,14 @@ async def test_a_summary_that_cannot_be_made_does_not_continue_with_all_of_it_si
     await session.close()
 
 
-async def test_a_session_that_ended_in_the_middle_says_so(repository):
+async def test_card_says_that_the_session_ended_mid_turn(repository):
     session, _ = await opened(repository, call("read", path="api.py"))
     assert [event async for event in session.send("look")]
     await session.close()
     assert (await card_of(repository)).in_the_middle
 
 
-async def test_in_another_worktree_it_says_where_it_goes_on(repository, tmp_path):
+async def test_card_shows_the_current_worktree(repository, tmp_path):
     await closed_session(repository, "hello")
     folder = tmp_path / "worktree"
     git(repository, "worktree", "add", "-q", str(folder))

@@ -45,7 +45,7 @@ def sent_texts(model):
     return [message.text for message in model.requests[-1].messages[1:] if message.text]
 
 
-async def test_the_points_are_the_users_messages_with_what_would_go(repository):
+async def test_rewind_points_are_user_messages_with_message_and_call_counts(repository):
     open_session, _ = make(repository, "One.", call("glob", pattern="*.py"), "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "first", "second", "third")
@@ -57,7 +57,7 @@ async def test_the_points_are_the_users_messages_with_what_would_go(repository):
     await session.close()
 
 
-async def test_a_rewind_takes_the_rest_out_of_what_is_sent_and_shown_and_gives_the_message(repository):
+async def test_rewind_removes_later_messages_and_returns_the_message(repository):
     open_session, model = make(repository, "One.", "Two.", "Three.", "Another.")
     session = await open_session(OpenRequest())
     picture = Image("image/png", b"\x89PNG")
@@ -73,7 +73,7 @@ async def test_a_rewind_takes_the_rest_out_of_what_is_sent_and_shown_and_gives_t
     await session.close()
 
 
-async def test_nothing_is_lost_the_file_holds_every_message_and_how_to_return(repository, home):
+async def test_rewound_messages_stay_in_the_file(repository, home):
     open_session, _ = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "first", "second")
@@ -85,7 +85,7 @@ async def test_nothing_is_lost_the_file_holds_every_message_and_how_to_return(re
     assert all(each in text for each in ("first", "One.", "second", "Two.", "rewind: 2", "instead", "Three."))
 
 
-async def test_it_is_resumed_where_it_was_rewound_to(repository):
+async def test_resume_starts_at_the_rewound_position(repository):
     open_session, model = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "first", "second")
@@ -101,7 +101,7 @@ async def test_it_is_resumed_where_it_was_rewound_to(repository):
     await again.close()
 
 
-async def test_undo_and_redo_go_step_by_step_and_end_when_something_is_said(repository):
+async def test_undo_and_redo_step_and_a_new_message_ends_redo(repository):
     open_session, _ = make(repository, "One.", "Two.", "Three.", "Four.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b", "c")
@@ -133,7 +133,7 @@ async def test_the_very_first_message_can_be_undone(repository):
     await session.close()
 
 
-async def test_a_branch_is_visited_and_left_again(repository):
+async def test_branch_can_be_visited_and_left_again(repository):
     open_session, _ = make(repository, "One.", "Two.", "Three.", "Four.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
@@ -151,7 +151,7 @@ async def test_a_branch_is_visited_and_left_again(repository):
     await session.close()
 
 
-async def test_a_compaction_leaves_older_branches_out_and_says_so(repository):
+async def test_compaction_omits_older_branches_and_reports_it(repository):
     open_session, _ = make(repository, *["So it is."] * 28, "## Goal\nNone.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
@@ -163,7 +163,7 @@ async def test_a_compaction_leaves_older_branches_out_and_says_so(repository):
     await session.close()
 
 
-async def test_the_plan_is_that_of_the_line_that_goes_on(repository):
+async def test_todo_plan_follows_the_current_branch(repository):
     first = call("todo", todos=[{"text": "look"}])
     second = call("todo", todos=[{"text": "look", "state": "done"}, {"text": "mend"}])
     open_session, _ = make(repository, first, "One.", second, "Two.")
@@ -178,7 +178,7 @@ async def test_the_plan_is_that_of_the_line_that_goes_on(repository):
     await session.close()
 
 
-async def test_money_that_was_spent_stays_spent(repository):
+async def test_rewound_cost_stays_counted(repository):
     used = Usage(input=100, output=10, cost=0.5)
     open_session, _ = make(repository, ScriptedReply("One.", usage=used), ScriptedReply("Two.", usage=used))
     session = await open_session(OpenRequest())
@@ -191,7 +191,7 @@ async def test_money_that_was_spent_stays_spent(repository):
     await again.close()
 
 
-async def test_the_size_of_the_context_is_that_of_what_is_left(repository):
+async def test_context_size_shrinks_after_undo(repository):
     open_session, _ = make(repository, ScriptedReply("One.", usage=Usage(input=100, output=10)),
                            ScriptedReply("Two.", usage=Usage(input=5000, output=10)))  # fmt: skip
     session = await open_session(OpenRequest())
@@ -204,7 +204,7 @@ async def test_the_size_of_the_context_is_that_of_what_is_left(repository):
     await session.close()
 
 
-async def test_a_file_that_was_read_in_what_went_has_to_be_read_again(repository):
+async def test_file_read_only_in_rewound_messages_must_be_read_again(repository):
     write = call("write", path="api.py", content="greeting = 'hi '\n")
     open_session, _ = make(repository, "Yes?", call("read", path="api.py"), "Read.", write, "Not read.")
     session = await open_session(OpenRequest())
@@ -217,7 +217,7 @@ async def test_a_file_that_was_read_in_what_went_has_to_be_read_again(repository
     await session.close()
 
 
-async def test_the_surroundings_are_told_again(repository):
+async def test_environment_context_is_sent_again_after_undo(repository):
     open_session, model = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a")
@@ -228,7 +228,7 @@ async def test_the_surroundings_are_told_again(repository):
     await session.close()
 
 
-async def test_nothing_is_rewound_while_a_turn_runs(repository):
+async def test_rewind_is_refused_during_a_turn(repository):
     open_session, _ = make(repository, "One.", ScriptedReply("Wait.", hold=asyncio.Event().wait))
     session = await open_session(OpenRequest())
     await say(session, "a")
@@ -241,7 +241,7 @@ async def test_nothing_is_rewound_while_a_turn_runs(repository):
     await session.close()
 
 
-async def test_a_session_that_is_only_looked_at_stays_as_it_is_and_can_be_forked(repository):
+async def test_read_only_session_cannot_be_rewound_but_forked(repository):
     open_session, _ = make(repository, "One.")
     session = await open_session(OpenRequest())
     await say(session, "a")
@@ -258,7 +258,7 @@ async def test_a_session_that_is_only_looked_at_stays_as_it_is_and_can_be_forked
 
 
 @pytest.mark.parametrize("number", [0, 2, 3, 99])
-async def test_what_is_no_message_of_the_user_cannot_be_gone_back_to(repository, number):
+async def test_rewind_to_a_non_user_message_is_refused(repository, number):
     open_session, _ = make(repository, call("glob", pattern="*"), "One.")
     session = await open_session(OpenRequest())
     await say(session, "a")
@@ -267,7 +267,7 @@ async def test_what_is_no_message_of_the_user_cannot_be_gone_back_to(repository,
     await session.close()
 
 
-async def test_a_shell_line_of_ones_own_goes_with_the_message_before_it(repository):
+async def test_user_shell_line_is_undone_with_the_message_before_it(repository):
     open_session, model = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "a")
@@ -283,7 +283,7 @@ async def test_a_shell_line_of_ones_own_goes_with_the_message_before_it(reposito
     await session.close()
 
 
-async def test_a_fork_is_a_session_of_its_own_with_all_that_was_said(repository, home):
+async def test_fork_is_an_independent_session_with_all_messages(repository, home):
     open_session, model = make(repository, "One.", "Two.", "There.", "Here.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
@@ -310,7 +310,7 @@ async def test_a_fork_at_a_message_ends_before_it(repository):
     await session.close()
 
 
-async def test_a_fork_has_the_long_outputs_too(repository, home):
+async def test_fork_copies_saved_outputs(repository, home):
     open_session, _ = make(repository, call("shell", command="seq 100000"), "Long.")
     session = await open_session(OpenRequest())
     await say(session, "count")
@@ -322,7 +322,7 @@ async def test_a_fork_has_the_long_outputs_too(repository, home):
     await forked.close()
 
 
-async def test_without_a_word_there_is_nothing_to_fork(repository):
+async def test_empty_session_cannot_be_forked(repository):
     open_session, _ = make(repository)
     session = await open_session(OpenRequest())
     with pytest.raises(UsageError, match="nothing to fork"):
@@ -330,7 +330,7 @@ async def test_without_a_word_there_is_nothing_to_fork(repository):
     await session.close()
 
 
-async def test_a_request_can_ask_for_a_copy_also_of_what_is_open_elsewhere(repository):
+async def test_open_request_can_fork_a_session_open_elsewhere(repository):
     open_session, _ = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a")
@@ -378,7 +378,7 @@ class Files:
 at_once = partial(asyncio.sleep, 0)
 
 
-async def test_what_was_done_in_the_background_is_offered_and_undone_when_ticked(repository):
+async def test_rewind_undoes_files_only_if_chosen(repository):
     open_session, _ = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
@@ -397,7 +397,7 @@ async def test_what_was_done_in_the_background_is_offered_and_undone_when_ticked
     assert scopes == [("conversation", "files"), ("conversation",), ("conversation",)]
 
 
-async def test_what_cannot_be_undone_is_told_and_the_conversation_goes_back_all_the_same(repository):
+async def test_failed_file_undo_is_reported_and_messages_are_rewound(repository):
     open_session, _ = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")

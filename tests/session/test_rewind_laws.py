@@ -182,7 +182,7 @@ async def play(story: Story) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_the_laws_of_the_past_hold(seed, tmp_path, monkeypatch):
+async def test_rewind_invariants_hold_for_random_interleavings(seed, tmp_path, monkeypatch):
     if seed % 2:  # later parts of the session are then read only on demand
         monkeypatch.setattr("ouro.memory.sessions.session_reader.MIN_SHOWN", 3)
         monkeypatch.setattr("ouro.memory.paging.MIN_SHOWN", 3)

@@ -41,7 +41,7 @@ async def collect(events):
     return [event async for event in events]
 
 
-async def test_a_session_is_resumed_as_it_was_left(repository):
+async def test_session_is_restored_on_resume(repository):
     open_session, _ = make(
         repository, call("todo", todos=[{"text": "look", "state": "done"}, {"text": "mend"}]), "Done."
     )
@@ -67,13 +67,13 @@ async def test_an_open_session_cannot_be_opened_twice(repository):
     await session.close()
 
 
-async def test_resume_without_a_session_says_so(repository):
+async def test_resume_without_a_session_raises(repository):
     open_session, _ = make(repository)
     with pytest.raises(SessionNotFound):
         await open_session(OpenRequest("latest"))
 
 
-async def test_a_folder_with_orders_is_asked_about_and_then_obeyed(repository):
+async def test_instructions_are_sent_only_after_the_folder_is_trusted(repository):
     (repository / "AGENTS.md").write_text("Use tabs.")
     open_session, model = make(repository, "Hello.", "Hello.", "Hello.")
     with pytest.raises(TrustNeeded) as raised:
@@ -90,7 +90,7 @@ async def test_a_folder_with_orders_is_asked_about_and_then_obeyed(repository):
         await session.close()
 
 
-async def test_a_permission_is_asked_with_the_diff_and_answered(repository):
+async def test_permission_question_shows_the_diff(repository):
     edit = call("edit", path="api.py", edits=[{"old_text": "'hello '", "new_text": "'hi '"}])
     open_session, _ = make(repository, call("read", path="api.py"), edit, "Done.")
     session = await open_session(OpenRequest())
@@ -106,7 +106,7 @@ async def test_a_permission_is_asked_with_the_diff_and_answered(repository):
 
 
 @pytest.mark.parametrize("choice", ["no", "never"])
-async def test_all_but_a_yes_refuses_and_a_reason_reaches_the_model(repository, choice):
+async def test_refusal_with_a_reason_reaches_the_model(repository, choice):
     open_session, model = make(repository, call("shell", command="touch made"), "As you wish.")
     session = await open_session(OpenRequest())
     async for event in session.send("deploy"):
@@ -118,7 +118,7 @@ async def test_all_but_a_yes_refuses_and_a_reason_reaches_the_model(repository, 
 
 
 @pytest.mark.parametrize(("choice", "is_kept"), [("session", False), ("always", True)])
-async def test_a_rule_holds_for_the_session_or_for_good(repository, choice, is_kept):
+async def test_allow_rule_lasts_for_the_session_or_permanently(repository, choice, is_kept):
     touch = call("shell", command="touch one")
     open_session, _ = make(repository, touch, touch, "Done.")
     first = await open_session(OpenRequest())
@@ -170,7 +170,7 @@ async def test_an_interrupt_ends_a_running_command_and_a_waiting_question(reposi
     await session.close()
 
 
-async def test_the_model_gets_what_an_interrupted_command_has_printed(repository):
+async def test_model_gets_the_output_of_an_interrupted_command(repository):
     open_session, model = make(repository, call("shell", command="echo printed; sleep 60"), "I see.", mode="auto")
     session = await open_session(OpenRequest())
     async for event in session.send("wait"):
@@ -183,7 +183,7 @@ async def test_the_model_gets_what_an_interrupted_command_has_printed(repository
     await session.close()
 
 
-async def test_what_an_interrupted_shell_line_has_printed_stays(repository):
+async def test_output_of_an_interrupted_shell_line_is_kept(repository):
     open_session, _ = make(repository)
     session = await open_session(OpenRequest())
     seen = []
@@ -197,7 +197,7 @@ async def test_what_an_interrupted_shell_line_has_printed_stays(repository):
     await session.close()
 
 
-async def test_an_interrupt_in_the_middle_of_an_answer_keeps_it(repository):
+async def test_interrupted_answer_is_kept_as_cut(repository):
     reached = asyncio.Event()
     open_session, _ = make(repository, ScriptedReply("So far ", hold=reached.wait))
     session = await open_session(OpenRequest())
@@ -211,7 +211,7 @@ async def test_an_interrupt_in_the_middle_of_an_answer_keeps_it(repository):
     await again.close()
 
 
-async def test_the_environment_is_told_once_and_again_when_it_changed(repository):
+async def test_environment_is_sent_once_and_again_on_change(repository):
     open_session, model = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await collect(session.send("1"))
@@ -225,7 +225,7 @@ async def test_the_environment_is_told_once_and_again_when_it_changed(repository
     await session.close()
 
 
-async def test_a_shell_line_of_ones_own_is_shown_and_shared(repository):
+async def test_user_shell_line_is_shown_and_shared_if_requested(repository):
     open_session, model = make(repository, "I see.")
     session = await open_session(OpenRequest())
     seen = await collect(session.run_shell("echo out; false", share=True))
@@ -239,7 +239,7 @@ async def test_a_shell_line_of_ones_own_is_shown_and_shared(repository):
     await session.close()
 
 
-async def test_a_second_turn_at_the_same_time_is_refused(repository):
+async def test_second_concurrent_turn_is_refused(repository):
     open_session, _ = make(repository, ScriptedReply("Wait.", hold=asyncio.Event().wait))
     session = await open_session(OpenRequest())
     turn = session.send("one")
@@ -253,7 +253,7 @@ async def test_a_second_turn_at_the_same_time_is_refused(repository):
     await session.close()
 
 
-async def test_long_output_is_kept_whole_in_the_sessions_folder(repository, home):
+async def test_long_output_is_saved_in_the_session_folder(repository, home):
     open_session, model = make(repository, call("shell", command="seq 100000"), "Long.", mode="auto")
     session = await open_session(OpenRequest())
     await collect(session.send("count"))
@@ -276,7 +276,7 @@ async def test_an_ephemeral_session_leaves_nothing_on_disk(repository, home):
     await again.close()
 
 
-async def test_a_folder_that_is_gone_is_said(tmp_path):
+async def test_missing_folder_is_reported(tmp_path):
     open_session, _ = make(tmp_path / "gone")
     with pytest.raises(UsageError, match="is not a folder"):
         await open_session(OpenRequest())
@@ -301,7 +301,7 @@ async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_undone(re
 
 
 @pytest.mark.parametrize(("answer", "is_there"), [("run", False), ("do not run", True)])
-async def test_a_line_of_the_user_that_cannot_be_undone_is_asked_about_first(repository, answer, is_there):
+async def test_destructive_user_shell_line_asks_first(repository, answer, is_there):
     (repository / "new.txt").write_text("x")
     open_session, _ = make(repository)
     session = await open_session(OpenRequest())
@@ -314,7 +314,7 @@ async def test_a_line_of_the_user_that_cannot_be_undone_is_asked_about_first(rep
     await session.close()
 
 
-async def test_an_image_that_a_message_names_goes_with_it(repository):
+async def test_image_named_in_a_message_is_attached(repository):
     Pillow.new("RGB", (4, 4), "red").save(repository / "shot.png")
     (repository / "bad.PNG").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
     (repository / "folder.png").mkdir()
@@ -331,7 +331,7 @@ async def test_an_image_that_a_message_names_goes_with_it(repository):
     await session.close()
 
 
-async def test_an_image_that_a_steering_message_names_goes_with_it(repository):
+async def test_image_named_in_a_steering_message_is_attached(repository):
     Pillow.new("RGB", (4, 4), "red").save(repository / "shot.png")
     model = ScriptedModel([call("glob", pattern="*"), "It is red."])
     session = await opener(Options(repository, ready_model=model))(OpenRequest())
@@ -353,7 +353,7 @@ async def test_an_image_that_a_steering_message_names_goes_with_it(repository):
         ("bytes of a program: @~\0\1", []),
     ],
 )
-async def test_a_named_file_that_does_not_exist_is_said(repository, text, missing):
+async def test_missing_named_file_is_reported(repository, text, missing):
     (repository / "src").mkdir(exist_ok=True)
     session = await opener(Options(repository, ready_model=ScriptedModel(["ok"])))(OpenRequest())
     events = [event async for event in session.send(text)]

@@ -71,7 +71,7 @@ async def test_recipe_format_after_edit(repository, home, monkeypatch):
 
 
 @needs_jq
-async def test_recipe_linter_errors_go_back_to_the_model(repository, home, monkeypatch):
+async def test_recipe_linter_errors_are_returned_to_the_model(repository, home, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     write_config(home, LINT)
     session, _ = await opened(repository, call("write", path="a.py", content="import os\n"), "Done.", mode="edit")
@@ -82,7 +82,7 @@ async def test_recipe_linter_errors_go_back_to_the_model(repository, home, monke
 
 
 @needs_jq
-async def test_recipe_block_a_path_and_the_model_is_told_why(repository, home):
+async def test_recipe_blocked_path_reports_the_reason_to_the_model(repository, home):
     write_config(home, BLOCK)
     calls = [call("write", path="generated/a.py", content="x"), call("write", path="b.py", content="x")]
     session, _ = await opened(repository, *calls, "I see.", mode="edit")
@@ -123,7 +123,7 @@ async def test_recipe_commit_after_a_turn(repository, home):
     await session.close()
 
 
-async def test_calls_and_notifications_are_told_as_claude_code_tells_them(repository, home):
+async def test_call_and_notification_events_match_claude_code(repository, home):
     hooks = [
         {"event": "notification", "matcher": "permission_prompt", "command": "cat > asked.json"},
         {"event": "before-tool", "command": "cat > call.json"},
@@ -141,7 +141,7 @@ async def test_calls_and_notifications_are_told_as_claude_code_tells_them(reposi
     await session.close()
 
 
-async def test_a_hook_changes_the_arguments_and_card_question_and_model_are_told_the_change(repository, home):
+async def test_hook_that_changes_arguments_is_shown_and_reported(repository, home):
     changed = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "echo tamed > a.txt"}}})
     write_config(home, hook("before-tool", f"echo '{changed}'", "Bash"))
     session, _ = await opened(repository, call("shell", command="make everything"), "Done.")
@@ -156,7 +156,7 @@ async def test_a_hook_changes_the_arguments_and_card_question_and_model_are_told
     await session.close()
 
 
-async def test_a_hook_asks_what_would_run_unasked_and_permits_what_would_be_asked(repository, home):
+async def test_hook_can_force_a_question_or_approve_an_asked_call(repository, home):
     write_config(home, hook("before-tool", 'echo \'{"decision": "ask", "reason": "sure?"}\'', "read"))
     (repository / "a.py").write_text("x = 1\n")
     session, _ = await opened(repository, call("read", path="a.py"), "Done.")
@@ -180,7 +180,7 @@ async def test_a_deny_rule_and_plan_mode_win_over_a_hook_that_permits(repository
     await session.close()
 
 
-async def test_prompts_get_context_and_can_be_refused(repository, home):
+async def test_prompt_hook_adds_context_or_refuses(repository, home):
     command = "grep -q secret && { echo 'no secrets' >&2; exit 2; } || echo 'The branch is frozen.'"
     write_config(home, hook("user-prompt", command))
     session, model = await opened(repository, "Hello.")
@@ -192,7 +192,7 @@ async def test_prompts_get_context_and_can_be_refused(repository, home):
     await session.close()
 
 
-async def test_the_end_of_a_turn_can_be_refused_but_not_for_ever(repository, home):
+async def test_turn_end_hook_can_refuse_a_limited_number_of_times(repository, home):
     write_config(home, hook("turn-end", "echo 'the tests fail' >&2; exit 2"))
     session, model = await opened(repository, *["Done."] * 6)
     seen = await play(session)
@@ -203,7 +203,7 @@ async def test_the_end_of_a_turn_can_be_refused_but_not_for_ever(repository, hom
     await session.close()
 
 
-async def test_start_and_end_of_a_session(repository, home):
+async def test_session_start_and_end_hooks_run(repository, home):
     start = {"event": "session-start", "command": "jq -r .source || cat", "matcher": "resume"}
     end = {"event": "session-end", "command": "touch ended"}
     write_config(home, yaml.safe_dump({"hooks": [start, end]}))
@@ -221,7 +221,7 @@ async def test_start_and_end_of_a_session(repository, home):
     await session.close()
 
 
-async def test_e4_the_hooks_of_a_project_run_only_once_they_are_trusted_as_they_are(repository, home):
+async def test_e4_project_hooks_run_only_while_trusted_and_unchanged(repository, home):
     """E4, F1."""
     (repository / ".claude").mkdir()
     settings = repository / ".claude" / "settings.json"
@@ -243,7 +243,7 @@ async def test_e4_the_hooks_of_a_project_run_only_once_they_are_trusted_as_they_
         await opened(repository, *script)
 
 
-async def test_those_of_the_users_claude_code_run_only_if_they_are_switched_on(repository, home):
+async def test_user_claude_code_hooks_run_only_if_enabled(repository, home):
     (home / ".claude").mkdir()
     entry = {"hooks": [{"type": "command", "command": "touch ran"}]}
     (home / ".claude" / "settings.json").write_text(json.dumps({"hooks": {"Stop": [entry]}}))
@@ -255,7 +255,7 @@ async def test_those_of_the_users_claude_code_run_only_if_they_are_switched_on(r
         await session.close()
 
 
-async def test_hooks_are_about_the_tools_of_subagents_too(repository, home):
+async def test_hooks_apply_to_subagent_tools(repository, home):
     write_config(home, hook("before-tool", "cat > given.json; echo no >&2; exit 2", "write"))
     start = call("subagent", task="write", prompt="Write b.py.")
     session, _ = await opened(repository, start, call("write", path="b.py", content="x"), "No.", "Done.", mode="auto")
@@ -265,7 +265,7 @@ async def test_hooks_are_about_the_tools_of_subagents_too(repository, home):
     await session.close()
 
 
-async def test_e5_a_failing_hook_is_a_notice_and_the_session_goes_on(repository, home):
+async def test_e5_failing_hook_is_a_notice_and_the_session_continues(repository, home):
     write_config(home, hook("before-tool", "exit 1"))
     session, _ = await opened(repository, call("write", path="b.py", content="x"), "Done.", mode="edit")
     await play(session)
@@ -291,7 +291,7 @@ async def test_an_interrupt_ends_a_hook(repository, home):
     await session.close()
 
 
-async def test_a_tool_that_is_called_by_search_has_its_own_name_and_arguments(repository, home):
+async def test_hook_sees_the_real_tool_behind_mcp_call(repository, home):
     """`mcp_call` passes a call on: a matcher for the tool matches it, and the hook can change its arguments."""
     fake = Path(__file__).parents[1] / "fakes" / "mcp_stdio_server.py"
     server = {"command": sys.executable, "args": [str(fake)]}
@@ -326,7 +326,7 @@ def write(path, text):
     path.write_text(text)
 
 
-async def test_hooks_of_a_skill_run_from_its_use_on(repository, home):
+async def test_skill_hooks_run_after_the_skill_was_used(repository, home):
     write(home / ".claude/skills/safe/SKILL.md", f"---\ndescription: Safe.\n{GUARD}---\nBe safe.\n")
     script = [call("shell", command="echo 1"), call("skill", name="safe"), call("shell", command="echo 2"), "Done.",
               call("shell", command="echo 3"), "Done."]  # fmt: skip
@@ -338,7 +338,7 @@ async def test_hooks_of_a_skill_run_from_its_use_on(repository, home):
     await session.close()
 
 
-async def test_a_notification_of_a_skill_comes_with_the_next_question(repository, home):
+async def test_notification_hook_of_a_skill_runs_at_the_next_question(repository, home):
     hook = "hooks: {Notification: [{hooks: [{type: command, command: touch told}]}]}"
     write(home / ".claude/skills/loud/SKILL.md", f"---\ndescription: Loud.\n{hook}\n---\nBe loud.\n")
     session, _ = await opened(repository, call("skill", name="loud"), call("write", path="a", content="x"), "Done.")
@@ -349,7 +349,7 @@ async def test_a_notification_of_a_skill_comes_with_the_next_question(repository
     await session.close()
 
 
-async def test_hooks_of_a_command_run_from_its_use_on_and_those_of_a_fork_in_it_alone(repository, home):
+async def test_command_hooks_run_from_its_use_and_fork_hooks_only_in_it(repository, home):
     write(home / ".claude/commands/safe.md", f"---\n{GUARD}---\nBe safe.\n")
     write(home / ".claude/commands/alone.md", f"---\ncontext: fork\n{GUARD}---\nBe safe.\n")
     shell = call("shell", command="echo 1")
@@ -378,7 +378,7 @@ async def test_hooks_of_an_agent_are_about_its_calls_and_its_end(repository, hom
     await session.close()
 
 
-async def test_the_end_of_a_subagent_is_told_as_claude_code_tells_it(repository, home):
+async def test_subagent_stop_event_matches_claude_code(repository, home):
     hooks = {"SubagentStop": [{"matcher": "explore", "hooks": [{"type": "command", "command": "cat > ended.json"}]}]}
     write(home / ".claude/settings.json", json.dumps({"hooks": hooks}))
     write_config(home, "claude_hooks: true\n")
@@ -391,7 +391,7 @@ async def test_the_end_of_a_subagent_is_told_as_claude_code_tells_it(repository,
     await session.close()
 
 
-async def test_e4_the_trust_question_names_hooks_in_files_of_a_project_and_they_permit_nothing(repository, home):
+async def test_e4_trust_question_names_project_hooks_that_cannot_approve(repository, home):
     allow = GUARD.replace('not here" >&2; exit 2', '{\\"decision\\": \\"approve\\"}"').replace(
         "timeout: 5", "timeout: 9"
     )

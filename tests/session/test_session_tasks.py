@@ -14,7 +14,7 @@ async def collect(work):
     return [event async for event in SessionTasks().run(work)]
 
 
-async def test_what_is_emitted_comes_first_and_the_end_last():
+async def test_emitted_events_come_first_and_turn_finished_last():
     async def work(emit):
         emit(Notice("one"))
         return TurnFinished("answered")
@@ -22,7 +22,7 @@ async def test_what_is_emitted_comes_first_and_the_end_last():
     assert await collect(work) == [Notice("one"), TurnFinished("answered")]
 
 
-async def test_a_stream_runs_as_a_turn_and_only_one_turn_runs():
+async def test_stream_runs_as_a_turn_and_excludes_a_second_one():
     async def stream():
         yield Notice("one")
         yield TurnFinished("limit")
@@ -36,7 +36,7 @@ async def test_a_stream_runs_as_a_turn_and_only_one_turn_runs():
     assert not tasks.running
 
 
-async def test_a_defect_ends_the_turn_and_is_shown():
+async def test_exception_ends_the_turn_and_is_shown():
     async def work(emit):
         emit(Notice("one"))
         raise KeyError("x")
@@ -45,7 +45,7 @@ async def test_a_defect_ends_the_turn_and_is_shown():
     assert last == TurnFinished("failed", "ouro failed: KeyError: 'x'. See `ouro.log`.")
 
 
-async def test_an_interrupted_turn_tidies_before_it_ends():
+async def test_interrupted_turn_runs_its_cleanup():
     tidied = asyncio.Event()
 
     async def work(emit):

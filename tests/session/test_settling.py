@@ -70,7 +70,7 @@ async def core_changes(session):
     return [event.summary async for event in session.events() if isinstance(event, CoreChanged)]
 
 
-async def test_the_turn_is_over_while_memory_is_still_committed(talk):
+async def test_turn_ends_before_the_memory_commit(talk):
     session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.")
     before = head()
     async with send_with_commit_lock(session, "be short") as events:
@@ -80,7 +80,7 @@ async def test_the_turn_is_over_while_memory_is_still_committed(talk):
     assert head() != before
 
 
-async def test_a_turn_does_not_write_beside_the_commit_of_another_ouro(talk):
+async def test_memory_write_is_refused_while_another_ouro_commits(talk):
     session, model = await talk(write_preferences("Answer in German.\nBe short.\n"), "It failed.")
     with git_held(get_history_dir()):
         await say(session, "be short")
@@ -88,7 +88,7 @@ async def test_a_turn_does_not_write_beside_the_commit_of_another_ouro(talk):
     assert (get_memory_dir() / "preferences.md").read_text() == "Answer in German.\n"
 
 
-async def test_a_turn_that_comes_at_once_finds_what_the_last_one_wrote(talk):
+async def test_next_turn_sees_the_memory_written_by_the_last(talk):
     session, model = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
     async with send_with_commit_lock(session, "be short"):
         asked = len(model.requests)
@@ -99,7 +99,7 @@ async def test_a_turn_that_comes_at_once_finds_what_the_last_one_wrote(talk):
     assert "+Be short." in str(model.requests[asked].messages[-1])
 
 
-async def test_an_interrupted_turn_and_a_session_that_is_closed_keep_what_was_written(talk):
+async def test_interrupt_and_close_keep_memory_changes(talk):
     session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), call("shell", command="sleep 60"))
     before = head()
     with ExitStack() as held:
@@ -118,7 +118,7 @@ async def test_an_interrupted_turn_and_a_session_that_is_closed_keep_what_was_wr
     assert await core_changes(session) == ["preferences.md: + Answer in German.", "preferences.md: + Be short."]
 
 
-async def test_going_back_waits_for_what_the_turn_taught(talk):
+async def test_rewind_waits_for_the_memory_commit(talk):
     session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.")
     async with send_with_commit_lock(session, "be short"):
         last = session.rewind.points()[-1].number
@@ -130,7 +130,7 @@ async def test_going_back_waits_for_what_the_turn_taught(talk):
     assert (get_memory_dir() / "preferences.md").read_text() == "Answer in German.\n"
 
 
-async def test_a_defect_in_settling_is_told_and_ends_nothing(talk, monkeypatch):
+async def test_failed_memory_commit_is_reported_and_the_session_continues(talk, monkeypatch):
     session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
     monkeypatch.setattr(session.memory.manager.__class__, "_settle", lambda *_: 1 / 0)
     await say(session, "be short")

@@ -48,7 +48,7 @@ async def compacted_session(repository):
     return session, told
 
 
-async def test_a_compaction_is_told_again_as_it_was_told(repository):
+async def test_compaction_receipt_is_shown_again_on_resume(repository):
     session, told = await compacted_session(repository)
     assert told.covered > told.kept > 0
     assert marks(session) == [told]
@@ -61,7 +61,7 @@ async def test_a_compaction_is_told_again_as_it_was_told(repository):
     await again.close()
 
 
-async def test_the_full_screen_shows_it_as_it_did(repository):
+async def test_full_screen_shows_the_compaction_receipt_on_resume(repository):
     session, told = await compacted_session(repository)
     await session.close()
     again = await opened(repository, resume="latest")
@@ -78,7 +78,7 @@ async def test_the_full_screen_shows_it_as_it_did(repository):
     assert card.strip().startswith("✓")
 
 
-async def test_the_plain_prompt_prints_it_as_it_did(repository):
+async def test_plain_prompt_prints_the_compaction_receipt_on_resume(repository):
     session, told = await compacted_session(repository)
     await session.close()
     again = await opened(repository, resume="latest")
@@ -89,7 +89,7 @@ async def test_the_plain_prompt_prints_it_as_it_did(repository):
     assert line in "".join(printed)
 
 
-async def test_what_was_left_out_without_a_summary_is_told_again(repository):
+async def test_dropped_messages_notice_is_shown_again_on_resume(repository):
     answers = [ScriptedReply("So it is.", usage=Usage(input=6_000 * number)) for number in range(1, 5)]
     session = await opened(repository, *answers)
     for number in range(4):
@@ -105,7 +105,7 @@ async def test_what_was_left_out_without_a_summary_is_told_again(repository):
     await again.close()
 
 
-async def test_another_model_and_a_way_back_are_told_and_titles_are_not(repository):
+async def test_model_change_and_rewind_are_shown_again_but_titles_are_not(repository):
     session = await opened(repository, "One.", "Two.", "Three.", "Four.")
     await say(session, "a")
     session.rename("another title")
@@ -125,7 +125,7 @@ async def test_another_model_and_a_way_back_are_told_and_titles_are_not(reposito
     await again.close()
 
 
-async def test_a_session_that_was_rewound_to_its_start_and_redone_ends_as_before(repository):
+async def test_rewind_to_the_start_and_redo_leaves_no_mark(repository):
     session = await opened(repository, "One.")
     await say(session, "a")
     await session.rewind.undo()

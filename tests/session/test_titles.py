@@ -38,7 +38,7 @@ async def records_of(session, kind):
     return [each for each in loaded.records if isinstance(each, kind)]
 
 
-async def test_after_the_first_turn_a_model_finds_a_title_and_it_is_told(repository):
+async def test_model_finds_a_title_after_the_first_turn(repository):
     open_session, model = make(repository, "Mended.", ScriptedReply("“Mend the import in api.py.”", usage=USED))
     session = await open_session(OpenRequest())
     await say(session, "the import in api.py is broken, please fix it for me as soon as you can")
@@ -53,7 +53,7 @@ async def test_after_the_first_turn_a_model_finds_a_title_and_it_is_told(reposit
     )
 
 
-async def test_what_it_cost_is_kept_as_a_cost_in_the_background(repository):
+async def test_title_cost_is_recorded_as_a_side_cost(repository):
     open_session, _ = make(repository, "Mended.", ScriptedReply("A title", usage=USED))
     session = await open_session(OpenRequest())
     await say(session, "fix it")
@@ -62,7 +62,7 @@ async def test_what_it_cost_is_kept_as_a_cost_in_the_background(repository):
     assert (cost.purpose, cost.model, cost.usage) == ("title", "scripted", USED)
 
 
-async def test_the_next_turn_does_not_wait_for_it(repository):
+async def test_next_turn_does_not_wait_for_the_title(repository):
     held = asyncio.Event()
 
     def reply(messages):
@@ -78,7 +78,7 @@ async def test_the_next_turn_does_not_wait_for_it(repository):
     await session.close()
 
 
-async def test_it_is_tried_once_and_a_failure_is_silent_but_logged(repository, caplog):
+async def test_failed_title_is_not_retried_and_only_logged(repository, caplog):
     open_session, model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "one")
@@ -91,7 +91,7 @@ async def test_it_is_tried_once_and_a_failure_is_silent_but_logged(repository, c
     await session.close()
 
 
-async def test_the_next_start_tries_again(repository):
+async def test_failed_title_is_retried_after_a_resume(repository):
     open_session, _model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Found")
     session = await open_session(OpenRequest())
     await say(session, "one")
@@ -103,7 +103,7 @@ async def test_the_next_start_tries_again(repository):
     await again.close()
 
 
-async def test_a_user_s_word_stands_also_when_it_comes_while_the_model_thinks(repository):
+async def test_user_rename_wins_over_a_pending_title(repository):
     held = asyncio.Event()
     open_session, _ = make(repository, "One.", ScriptedReply("Slow title", hold=held.wait))
     session = await open_session(OpenRequest())
@@ -115,7 +115,7 @@ async def test_a_user_s_word_stands_also_when_it_comes_while_the_model_thinks(re
     await session.close()
 
 
-async def test_a_session_that_was_renamed_is_not_asked_for(repository):
+async def test_renamed_session_gets_no_model_title(repository):
     open_session, model = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     session.rename("mine")
@@ -138,7 +138,7 @@ async def test_closing_does_not_wait_for_a_title(repository):
     [("sessions: {titles: false}", {}), ("", {"ephemeral": True}), ("", {"titles": False})],
     ids=["setting", "ephemeral", "headless and demo"],
 )
-async def test_where_nobody_wants_one_no_model_is_asked(repository, home, settings, options):
+async def test_no_title_is_requested_if_disabled(repository, home, settings, options):
     (home / ".ouro").mkdir(mode=0o700)
     (home / ".ouro" / "config.yaml").write_text(settings)
     open_session, model = make(repository, "One.", "A title", **options)
@@ -149,7 +149,7 @@ async def test_where_nobody_wants_one_no_model_is_asked(repository, home, settin
     await session.close()
 
 
-async def test_asked_for_by_hand_it_takes_the_place_of_any_title(repository):
+async def test_requested_title_replaces_any_title(repository):
     open_session, _model = make(repository, "One.", "Mend the parser", "...", titles=False)
     session = await open_session(OpenRequest())
     with pytest.raises(UsageError, match="There are no messages yet"):

@@ -45,7 +45,7 @@ async def until(condition):
             await asyncio.sleep(0)
 
 
-async def test_messages_before_the_session_wait_for_it_and_run_one_after_another():
+async def test_messages_before_the_session_opens_run_in_order():
     session, queue = FakeSession([says("1"), says("2")]), TurnQueue(Recorder())
     queue.say(Draft("one"))
     queue.say(Draft("two"))
@@ -55,7 +55,7 @@ async def test_messages_before_the_session_wait_for_it_and_run_one_after_another
     assert (session.sent, queue.waiting) == (["one", "two"], ())
 
 
-async def test_a_message_during_a_turn_steers_it_and_a_queued_one_is_the_next_turn():
+async def test_message_during_a_turn_steers_and_a_queued_one_waits():
     wait = Wait()
     session = FakeSession([[wait], says("2")])
     queue, _ = queue_for(session)
@@ -98,7 +98,7 @@ async def test_a_second_interrupt_of_a_turn_kills_child_processes():
 
 
 @pytest.mark.parametrize("holds", [True, False])
-async def test_what_waits_after_an_interrupt_is_sent_or_held_until_the_next_message(holds):
+async def test_queued_message_after_interrupt_is_sent_or_held(holds):
     session = FakeSession([[Wait()], says("2"), says("3")])
     queue, _ = queue_for(session, holds_after_interrupt=holds)
     queue.say(Draft("go"))
@@ -182,7 +182,7 @@ async def test_a_stream_waits_for_the_turn_that_runs():
     assert recorder.events[-1] == Notice("synchronised")
 
 
-async def test_a_defect_is_shown_and_ends_the_turn_alone():
+async def test_exception_is_shown_and_ends_only_its_turn():
     session = FakeSession([says("2")])
     queue, recorder = queue_for(session)
 
@@ -197,7 +197,7 @@ async def test_a_defect_is_shown_and_ends_the_turn_alone():
     assert Notice("KeyError: 'x' (details are in ouro.log)", "error") in recorder.events
 
 
-async def test_stop_sends_nothing_more_and_close_shows_the_last_background_events():
+async def test_stop_sends_nothing_more_and_close_shows_last_events():
     class LateTitle(FakeSession):
         async def close(self):
             self.emit_event(Titled("late"))
@@ -214,7 +214,7 @@ async def test_stop_sends_nothing_more_and_close_shows_the_last_background_event
     assert (session.sent, session.closed, recorder.events[-1]) == (["go"], True, Titled("late"))
 
 
-async def test_a_session_that_does_not_close_is_left_in_time():
+async def test_session_that_does_not_close_is_abandoned_after_the_timeout():
     class Stuck(FakeSession):
         async def close(self):
             await asyncio.Event().wait()

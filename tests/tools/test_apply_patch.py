@@ -92,24 +92,24 @@ def apply(text: str, *lines: str) -> tuple[str, list[str]]:
     return apply_hunks(TextFile(text), file.hunks, notes).raw, notes
 
 
-def test_headers_lead_to_the_right_one_of_two_places():
+def test_header_selects_one_of_two_matches():
     text = "class A:\n    def f(self):\n        pass\n\n\nclass B:\n    def f(self):\n        pass\n"
     after, notes = apply(text, "@@ class B:", "@@     def f(self):", "-        pass", "+        return 1")
     assert (after, notes) == (text.removesuffix("pass\n") + "return 1\n", [])
 
 
-def test_headers_may_stand_on_one_line_each_and_be_shortened():
+def test_headers_can_be_combined_and_abbreviated():
     text = "class Alpha(Base):\n    x = 1\n\n\nclass Beta(Base):\n    x = 1\n"
     after, _ = apply(text, "@@ class Beta", "-    x = 1", "+    x = 2")
     assert after == text.removesuffix("1\n") + "2\n"
 
 
-def test_end_of_file_means_the_last_place():
+def test_end_of_file_marker_selects_the_last_match():
     after, _ = apply("x\ny\nx\n", "@@", "-x", "+z", "*** End of File")
     assert after == "x\ny\nz\n"
 
 
-def test_lines_are_appended_when_nothing_is_given_to_stand_before_them():
+def test_lines_without_context_are_appended():
     assert apply("a\n", "@@", "+b", "+c")[0] == "a\nb\nc\n"
     assert apply("", "+b")[0] == "b\n"
 
@@ -118,7 +118,7 @@ def test_lines_are_added_below_a_header():
     assert apply("import os\n\nx = 1\n", "@@ import os", "+import sys")[0] == "import os\nimport sys\n\nx = 1\n"
 
 
-def test_a_last_line_without_line_break_stays_so_where_it_is_not_written():
+def test_missing_final_newline_is_kept():
     assert apply("a\nb", "@@", "-a", "+c")[0] == "c\nb"
     assert apply("a\nb", "@@", " a", "-b", "+c")[0] == "a\nc\n"
     assert apply("a\nb", "@@", " b", "+c")[0] == "a\nb\nc\n"
@@ -137,7 +137,7 @@ def test_line_endings_stay():
         ("    return \u2018x\u2019", "quotes, dashes or spaces differed"),
     ],
 )
-def test_context_is_matched_in_other_dress_and_kept_as_it_is(line, how):
+def test_context_is_matched_despite_whitespace_and_quotes(line, how):
     text = f"def f():\n{line}\nend\n"
     after, notes = apply(text, "@@", "     return 'x'", "-end", "+END")
     assert after == text.replace("end", "END")
@@ -151,13 +151,13 @@ def test_added_lines_follow_the_indentation_of_the_file():
     assert after == "class A:\n    def f(self):\n        if b:\n            c()\n"
 
 
-def test_several_changes_in_and_out_of_order():
+def test_several_hunks_apply_in_any_order():
     text = "".join(f"{number}\n" for number in range(1, 10))
     assert apply(text, "@@", "-2", "+two", "@@", " 7", "-8")[0] == text.replace("2", "two").replace("8\n", "")
     assert apply(text, "@@", "-8", "+eight", "@@", "-2", "+two")[0] == text.replace("2", "two").replace("8", "eight")
 
 
-def test_a_place_that_is_not_the_only_one_is_pointed_out():
+def test_ambiguous_match_is_reported():
     after, notes = apply("x\na\nx\n", "@@", "-x", "+y")
     assert (after, notes) == (
         "y\na\nx\n",
@@ -165,7 +165,7 @@ def test_a_place_that_is_not_the_only_one_is_pointed_out():
     )
 
 
-def test_unified_positions_are_passed_over_and_a_blank_line_is_context():
+def test_unified_diff_positions_are_ignored_and_blank_is_context():
     assert apply("a\n\nb\n", "@@ -1,3 +1,3 @@ def f", " a", "", "-b", "+c", "")[0] == "a\n\nc\n"
 
 
@@ -205,7 +205,7 @@ async def test_a_broken_patch_is_refused_with_its_line(tool, tmp_path, text, mes
     assert tool.title(parse_arguments(tool, {"input": "hello"})) == "patch"
 
 
-async def test_one_wrong_place_leaves_every_file_as_it_was(tool, tmp_path):
+async def test_one_failing_hunk_leaves_every_file_unchanged(tool, tmp_path):
     (tmp_path / "a.py").write_text("x\n")
     (tmp_path / "b.py").write_text("first line here\nsecond\n")
     text = patch("*** Update File: a.py", "-x", "+y", "*** Update File: b.py", "@@", " first line there", "-second")
@@ -215,7 +215,7 @@ async def test_one_wrong_place_leaves_every_file_as_it_was(tool, tmp_path):
     )
 
 
-async def test_a_failure_while_writing_puts_everything_back(tool, tmp_path, monkeypatch):
+async def test_write_failure_restores_every_file(tool, tmp_path, monkeypatch):
     (tmp_path / "a.py").write_text("x\n")
     (tmp_path / "a.py").chmod(0o755)
     (tmp_path / "b.py").write_text("x\n")
@@ -240,7 +240,7 @@ async def test_a_failure_while_writing_puts_everything_back(tool, tmp_path, monk
         (["*** Update File: a.py", "-x", "*** Delete File: ./a.py"], "The patch names one file under two names"),
     ],
 )
-async def test_what_is_in_the_way_is_refused(tool, tmp_path, lines, message):
+async def test_conflicting_paths_are_refused(tool, tmp_path, lines, message):
     (tmp_path / "a.py").write_text("x\n")
     (tmp_path / "b.py").write_text("x\n")
     (tmp_path / "link.py").symlink_to("b.py")
@@ -263,14 +263,14 @@ def patch_between(old: list[str], new: list[str]) -> list[str]:
 
 @given(old=LINES, new=LINES)
 @settings(max_examples=150, deadline=None)
-def test_a_patch_made_of_two_texts_turns_the_first_into_the_second(old, new):
+def test_patch_between_two_texts_yields_the_second(old, new):
     before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
     if any(line != " " for line in patch_between(old, new)[1:]):
         assert apply(before, *patch_between(old, new))[0] == after
 
 
 @pytest.mark.parametrize("indent", ["  ", "\t"])
-def test_an_indented_header_is_a_header_but_inside_of_an_update(indent):
+def test_indented_header_counts_only_outside_an_update(indent):
     added = parse_patch(patch(f"{indent}*** Add File: a.py", "+x", f"{indent}*** Delete File: b.py"))
     assert [(file.kind, file.path) for file in added] == [("Add", "a.py"), ("Delete", "b.py")]
     (updated,) = parse_patch(patch(f"{indent}*** Update File: a.py", "-x", " *** Delete File: b.py"))
@@ -328,7 +328,7 @@ SCENARIOS = {
 
 @pytest.mark.parametrize("newline", ["\n", "\r"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_the_scenarios_of_codex(tool, tmp_path, scenario, newline):
+async def test_codex_scenarios_give_the_expected_files(tool, tmp_path, scenario, newline):
     before, lines, after = SCENARIOS[scenario]
     for name, content in before.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -341,7 +341,7 @@ async def test_the_scenarios_of_codex(tool, tmp_path, scenario, newline):
         assert tree(tmp_path) == after
 
 
-async def test_what_is_replaced_is_shown_before_and_named_after(tool, tmp_path):
+async def test_overwritten_files_are_previewed_and_reported(tool, tmp_path):
     for name in ("a.py", "b.py", "c.py"):
         (tmp_path / name).write_text(f"{name}\n")
     text = patch("*** Add File: a.py", "+x", "*** Update File: b.py", "*** Move to: c.py", "-b.py", "+y")
@@ -353,7 +353,7 @@ async def test_what_is_replaced_is_shown_before_and_named_after(tool, tmp_path):
     assert result.text.endswith("a.py existed: its text was replaced.\nc.py existed: it was replaced.")
 
 
-async def test_a_file_that_changed_since_it_was_read_is_not_replaced(tool, tmp_path):
+async def test_file_changed_since_it_was_read_is_not_overwritten(tool, tmp_path):
     (tmp_path / "a.py").write_text("mine\n")
     tool._seen.note(tmp_path / "a.py", b"as it was read\n")
     (tmp_path / "b.py").write_text("x\n")

@@ -9,7 +9,7 @@ from ouro.tools.ask_user import AskUser, AskUserArgs
 from ouro.tools.tool import ToolResult
 
 
-async def test_the_question_is_asked_and_the_answers_are_told():
+async def test_question_is_asked_and_answers_are_returned():
     around = Surroundings(["tabs", "four of them"])
     result = await AskUser().run(AskUserArgs("Tabs or spaces?", ["tabs", "spaces"], True, "*why*"), around.context)
     assert around.questions == [Question("Tabs or spaces?", ("tabs", "spaces"), True, "*why*")]
@@ -19,14 +19,14 @@ async def test_the_question_is_asked_and_the_answers_are_told():
     )
 
 
-async def test_marks_of_emphasis_are_left_out_of_what_is_shown_as_text():
+async def test_emphasis_is_stripped_from_question_and_choices():
     around = Surroundings(["the first"])
     asked = AskUserArgs("Which **one**?", ["the **first**", "`src/**/*.py` and `lib/**`"])
     await AskUser().run(asked, around.context)
     assert around.questions == [Question("Which one?", ("the first", "src/**/*.py and lib/**"))]
 
 
-async def test_a_question_that_is_waved_away_is_told():
+async def test_dismissed_question_is_reported():
     result = await AskUser().run(AskUserArgs("Well?"), Surroundings().context)
     assert result.display == Display("no answer")
     assert "gave no answer" in result.text

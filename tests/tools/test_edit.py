@@ -63,7 +63,7 @@ def files(tmp_path) -> Files:
     return Files(tmp_path)
 
 
-async def test_replaces_the_one_place_and_shows_the_diff(files):
+async def test_replaces_a_unique_match_and_shows_the_diff(files):
     path = files.put("a.py", "x = 1\ny = 2\n")
     result = await files.change("a.py", ("y = 2", "y = 3\nz = 4"))
     assert path.read_text() == "x = 1\ny = 3\nz = 4\n"
@@ -71,7 +71,7 @@ async def test_replaces_the_one_place_and_shows_the_diff(files):
     assert result.display == Display("+2 −1", Diff((FileChange("a.py", "x = 1\ny = 2\n", "x = 1\ny = 3\nz = 4\n"),)))
 
 
-async def test_several_edits_see_each_other_and_are_all_made_or_none(files):
+async def test_later_edits_see_earlier_ones_and_a_failure_undoes_all(files):
     path = files.put("a.py", "a\nb\nc\n")
     await files.change("a.py", ("a", "x\ny"), ("y\nb", "z"))
     assert path.read_text() == "x\nz\nc\n"
@@ -88,14 +88,14 @@ async def test_an_ambiguous_text_is_refused_with_its_lines(files):
     )
 
 
-async def test_replace_all_changes_every_place_and_counts(files):
+async def test_replace_all_changes_and_counts_every_match(files):
     path = files.put("a.py", "a = 1\nb = 1\na = 1\n")
     result = await files.change("a.py", ("a = 1", "a = 2"), replace_all=True)
     assert path.read_text() == "a = 2\nb = 1\na = 2\n"
     assert result.text == "Changed a.py (+2 −2).\n2 places changed."
 
 
-async def test_wrong_indentation_is_tolerated_said_and_put_right(files):
+async def test_wrong_indentation_is_tolerated_corrected_and_reported(files):
     path = files.put("a.py", PYTHON)
     result = await files.change(
         "a.py",
@@ -127,13 +127,13 @@ async def test_trailing_spaces_of_lines_that_stay_are_kept(files):
     assert "trailing spaces differed" in result.text
 
 
-async def test_typographic_quotes_are_matched_by_plain_ones(files):
+async def test_typographic_quotes_match_plain_quotes(files):
     path = files.put("a.md", "He said \u201cyes\u201d \u2014 twice.\nEnd\n")
     await files.change("a.md", ('He said "yes" - twice.\nEnd', 'He said "yes" - twice.\nThe end'))
     assert path.read_text() == "He said \u201cyes\u201d \u2014 twice.\nThe end\n"
 
 
-async def test_a_misquoted_neighbour_line_is_forgiven_and_left_alone(files):
+async def test_misquoted_context_line_is_tolerated_and_kept(files):
     text = "def total(items):\n    # add up everything, without tax\n    amount = sum(items)\n    return amount\n"
     path = files.put("a.py", text)
     old = text.replace("without", "wihout").removesuffix("\n")
@@ -142,7 +142,7 @@ async def test_a_misquoted_neighbour_line_is_forgiven_and_left_alone(files):
     assert "% alike" in result.text
 
 
-async def test_another_number_is_not_the_same_text(files):
+async def test_different_number_is_no_match(files):
     files.put("a.py", "assert add_numbers_together(1, 2) == 3\n")
     message = await files.refusal("a.py", ("assert add_numbers_together(1, 2) == 4\n", "pass\n"))
     assert message == (
@@ -151,27 +151,27 @@ async def test_another_number_is_not_the_same_text(files):
     )
 
 
-async def test_two_places_that_are_nearly_the_text_are_refused(files):
+async def test_two_approximate_matches_are_refused(files):
     line = "    handler.register('the first name', callback=self.on_event)\n"
     files.put("a.py", f"def f(self):\n{line}\n\ndef g(self):\n{line.replace('first', 'firsd')}")
     message = await files.refusal("a.py", (line.replace("first", "firts"), "x\n"))
     assert "old_text is there 2 times (nearly the same text), at lines 2, 6." in message
 
 
-async def test_a_single_line_that_is_deeper_takes_its_followers_along(files):
+async def test_indentation_of_a_single_line_applies_to_added_lines(files):
     path = files.put("a.py", "if a:\n        return 1\n")
     await files.change("a.py", ("    return 1", "    x = 1\n    return x"))
     assert path.read_text() == "if a:\n        x = 1\n        return x\n"
 
 
-async def test_copied_line_numbers_are_left_out(files):
+async def test_copied_line_numbers_are_ignored(files):
     path = files.put("a.py", "one\ntwo\n")
     result = await files.change("a.py", ("1\tone\n2\ttwo", "1\tone\n2\t2"))
     assert path.read_text() == "one\n2\n"
     assert "line numbers were left out" in result.text
 
 
-async def test_a_file_that_was_not_read_is_changed_where_the_text_matches_exactly(files):
+async def test_unread_file_accepts_only_exact_matches(files):
     path = files.put("a.py", "x = 1\ny = 2\ny = 3\n")
     files.seen.clear()
     unread = "a.py has not been read yet. Read it first, then change it."
@@ -184,7 +184,7 @@ async def test_a_file_that_was_not_read_is_changed_where_the_text_matches_exactl
     assert not files.seen.has_read(path)
 
 
-async def test_text_that_is_there_already_is_said_so(files):
+async def test_text_already_present_is_reported(files):
     files.put("a.py", "x = compute()\n")
     assert "new_text is there already, at line 1" in await files.refusal("a.py", ("y = nothing", "x = compute()"))
 
@@ -222,13 +222,13 @@ async def test_windows_line_endings_stay_and_accept_plain_text(files):
     assert path.read_bytes() == b"1\r\n2\r\n2.5\r\nthree"
 
 
-async def test_mixed_line_endings_stay_where_nothing_changes(files):
+async def test_mixed_line_endings_of_unchanged_lines_are_kept(files):
     path = files.put("a.txt", b"a\r\nb\nc\r\nd\r\n")
     await files.change("a.txt", ("b\nc", "B\nC"))
     assert path.read_bytes() == b"a\r\nB\r\nC\r\nd\r\n"
 
 
-async def test_encoding_mark_and_mode_are_kept(files):
+async def test_encoding_bom_and_mode_are_kept(files):
     for encoding in ("utf-8-sig", "utf-16", "cp1252"):
         path = files.put("a.txt", "caf\u00e9 one\nzwei\n".encode(encoding))
         path.chmod(0o751)
@@ -260,7 +260,7 @@ async def test_a_preview_writes_nothing(files):
     assert path.read_text() == "x = 1\n"
 
 
-async def test_a_long_file_is_shown_around_the_change(files):
+async def test_diff_of_a_long_file_is_limited_to_the_change(files):
     lines = [f"line {number} of a long file\n" for number in range(10_000)]
     files.put("a.txt", "".join(lines))
     result = await files.change("a.txt", ("line 5000 of", "LINE 5000 of"))
@@ -268,7 +268,7 @@ async def test_a_long_file_is_shown_around_the_change(files):
     assert (change.first_line, len(change.before.splitlines())) == (4981, 41)
 
 
-def test_the_model_learns_the_arguments():
+def test_schema_lists_the_required_arguments():
     spec = Edit(FilesSeen(Workspace(Path("/")))).spec()
     assert spec.parameters["required"] == ["path", "edits"]
     assert spec.parameters["properties"]["edits"]["items"]["required"] == ["old_text", "new_text"]
@@ -297,12 +297,12 @@ def test_an_exact_unique_edit_changes_only_that_region(lines, ending, final, dat
     assert after.encode().decode() == (expected.replace("\n", "\r\n") if "\r\n" in raw else expected)
 
 
-def test_places_that_overlap_are_ambiguous():
+def test_overlapping_matches_are_ambiguous():
     with pytest.raises(ToolError, match="at lines 1, 2"):
         apply_edits(decode(b"aaaaaa\naaaaa\na"), [Replacement("aaaaa\na", "x")], [])
 
 
-def test_files_are_left_without_scraps(tmp_path):
+def test_no_temporary_files_remain(tmp_path):
     files = Files(tmp_path)
     files.put("a.py", "x\n")
     asyncio.run(files.change("a.py", ("x", "y")))
@@ -310,7 +310,7 @@ def test_files_are_left_without_scraps(tmp_path):
 
 
 @pytest.mark.usefixtures("cpu_limit")
-def test_a_change_among_many_equal_lines_is_counted_and_shown_at_once():
+def test_diff_among_many_equal_lines_is_fast():
     """difflib took 55 s for these lines, in the preview of a permission question."""
     before, after = "x\n" + "a\n" * 1900 + "y\n", "z\n" + "a\nb\n" * 950 + "w\n"
 
@@ -322,7 +322,7 @@ def test_a_change_among_many_equal_lines_is_counted_and_shown_at_once():
 
 
 @pytest.mark.usefixtures("cpu_limit")
-async def test_a_long_text_is_sought_and_replaced_in_a_long_file_at_once(tmp_path):
+async def test_long_text_is_searched_fast_in_a_long_file(tmp_path):
     """Each took minutes: equal lines were compared in pairs, and 600 lines with every window of the file."""
     files = Files(tmp_path)
     files.put("equal.c", "{ \n" + "} \n" * 3000)
@@ -341,7 +341,7 @@ async def test_a_long_text_is_sought_and_replaced_in_a_long_file_at_once(tmp_pat
     assert f"The nearest lines are:\n6001\t{lines[6_000]}\n" in message
 
 
-async def test_edits_that_are_a_list_written_as_text_are_made(tmp_path):
+async def test_edits_given_as_json_text_are_accepted(tmp_path):
     files = Files(tmp_path)
     files.put("a.py", "x\n")
     await call(files.edit, path="a.py", edits='[{"old_text": "x", "new_text": "y"}]')

@@ -64,7 +64,7 @@ def tools(tmp_path):
     return Folder(root)
 
 
-async def test_what_is_not_saved_is_read_and_changed(tools):
+async def test_unsaved_editor_text_is_read_and_changed(tools):
     assert "mine = True" in (await call(tools.read, path="api.py")).text
     await tools.change("x = 1", "x = 2")
     assert tools.file.read_bytes() == b"x = 2\r\nmine = True\r\n"
@@ -79,7 +79,7 @@ async def test_a_change_in_the_editor_after_the_read_is_noticed(tools):
     assert tools.buffers.open[tools.file].endswith("more = 1\n")
 
 
-async def test_an_editor_that_formats_is_noticed_too(tools):
+async def test_change_by_the_editors_formatter_is_refused(tools):
     tools.buffers.formats = lambda text: text.replace(" = ", "=")
     await call(tools.read, path="api.py")
     await tools.change("x = 1", "x = 2")
@@ -94,7 +94,7 @@ async def test_each_tool_writes_through_the_editor(tools):
     assert tools.file.read_bytes() == b"x = 3\r\nmine = True\r\n"
 
 
-async def test_where_the_editor_does_not_save_nothing_of_it_is_lost(tools):
+async def test_editor_that_does_not_save_loses_nothing(tools):
     tools.buffers.saves = False
     await call(tools.read, path="api.py")
     with pytest.raises(ToolError, match="not saved, and was not written: save the file there"):
@@ -117,7 +117,7 @@ async def test_while_a_command_runs_the_editor_is_not_used(tools):
     assert tools.file.read_bytes() == b"x = 2\r\n"
 
 
-async def test_a_link_that_was_put_in_the_way_is_not_followed(tools):
+async def test_link_swapped_in_during_the_edit_is_not_followed(tools):
     """X10: a process outside of this session can do so as well."""
     other, folder = tools.root / "other", tools.root / "src"
     other.mkdir()
@@ -139,7 +139,7 @@ async def test_a_link_that_was_put_in_the_way_is_not_followed(tools):
     assert (tools.root / "moved" / "a.py").read_text() == "x = 2\n"
 
 
-async def test_memory_and_what_is_outside_are_no_affair_of_the_editor(tools, tmp_path):
+async def test_memory_files_bypass_the_editor(tools, tmp_path):
     note = tmp_path / "memory" / "facts.md"
     note.write_text("- one\n")
     await call(tools.read, path=str(note))

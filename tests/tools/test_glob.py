@@ -32,7 +32,7 @@ async def run_glob(root: Path, pattern: str, **arguments) -> str:
 
 
 @pytest.mark.parametrize("is_repository", [True, False])
-async def test_finds_the_newest_first_without_what_is_ignored(root, is_repository):
+async def test_newest_files_come_first_and_ignored_files_are_left_out(root, is_repository):
     if is_repository:
         subprocess.run(["git", "init", "-q", root], check=True)
     assert await run_glob(root, "*.py") == "a.py\nsrc/b.py\nsrc/deep/c.py"
@@ -54,7 +54,7 @@ async def test_a_deleted_file_that_git_still_lists_is_not_found(repository):
     assert (await run_glob(repository, "*.py")).startswith("No file has a name that matches")
 
 
-async def test_many_files_are_counted(tmp_path):
+async def test_more_than_100_files_are_cut_and_counted(tmp_path):
     for number in range(150):
         (tmp_path / f"{number}.txt").touch()
     result = await call(Glob(Workspace(tmp_path)), pattern="*.txt")
@@ -63,7 +63,7 @@ async def test_many_files_are_counted(tmp_path):
     assert result.display.summary == "150 files"
 
 
-async def test_a_file_or_nothing_in_place_of_a_folder_is_refused(root):
+async def test_file_or_missing_path_as_folder_is_refused(root):
     with pytest.raises(ToolError, match=r"^a\.py is a file, not a folder\.$"):
         await run_glob(root, "*", path="a.py")
     with pytest.raises(ToolError, match=r"^none does not exist\.$"):
@@ -88,7 +88,7 @@ async def test_a_file_or_nothing_in_place_of_a_folder_is_refused(root):
         ("a+(b).c", ["a+(b).c"], ["aab.c"]),
     ],
 )
-def test_patterns_mean_what_a_shell_means(pattern, fits, does_not):
+def test_patterns_match_as_in_a_shell(pattern, fits, does_not):
     test = name_pattern(pattern)
     assert ([name for name in fits if not test(name)], [name for name in does_not if test(name)]) == ([], [])
 

@@ -65,7 +65,7 @@ async def run_grep(grep: Grep, pattern: str, **arguments) -> str:
     return (await call(grep, pattern=pattern, **arguments)).text
 
 
-async def test_names_the_files_that_are_not_ignored_in_their_order(grep):
+async def test_files_mode_lists_unignored_files_in_order(grep):
     assert (await run_grep(grep, "hello", mode="files")).split("\n") == [
         ".hidden/x.txt",
         "a/z.txt",
@@ -86,7 +86,7 @@ async def test_names_the_files_that_are_not_ignored_in_their_order(grep):
     ]
 
 
-async def test_shows_lines_below_their_file(grep):
+async def test_matches_are_grouped_by_file(grep):
     result = await call(grep, pattern="hello", path="src")
     assert result.text == (
         "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;\n2:hello;\n\n"
@@ -139,11 +139,11 @@ async def test_is_narrowed_by_path_glob_and_type(grep, arguments, files):
         ("(?<!def )hello", {"path": "api.py"}, "api.py\n5:    return 'hello ' + name"),
     ],
 )  # fmt: skip
-async def test_finds_what_the_pattern_says(grep, pattern, arguments, text):
+async def test_pattern_options_are_applied(grep, pattern, arguments, text):
     assert await run_grep(grep, pattern, **arguments) == text
 
 
-async def test_a_limit_says_that_there_is_more(grep):
+async def test_limit_reports_that_more_matches_exist(grep):
     more = "\n[More matches exist. Narrow the pattern, path or glob, or raise limit.]"
     assert await run_grep(grep, "hello", path="src", limit=2) == (
         "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;" + more
@@ -156,17 +156,17 @@ async def test_long_lines_are_cut(grep):
     assert await run_grep(grep, "hello", path="long.txt") == "long.txt\n1:hello " + "x" * 394 + " [cut]"
 
 
-async def test_a_broken_expression_is_said_so(grep):
+async def test_invalid_regular_expression_is_reported(grep):
     with pytest.raises(ToolError, match=r"^a\( is not a regular expression: "):
         await run_grep(grep, "a(")
 
 
-async def test_a_missing_path_is_said_so(grep):
+async def test_missing_path_is_reported(grep):
     with pytest.raises(ToolError, match=r"^none does not exist\.$"):
         await run_grep(grep, "x", path="none")
 
 
-async def test_names_that_are_not_text_are_found(grep, root):
+async def test_file_names_that_are_not_utf8_are_found(grep, root):
     try:
         (root / os.fsdecode(b"src/\xff.txt")).write_text("umlaut\n")
     except OSError:
@@ -174,20 +174,20 @@ async def test_names_that_are_not_text_are_found(grep, root):
     assert (await call(grep, pattern="umlaut")).display.summary == "1 match in 1 file"
 
 
-async def test_what_the_user_set_up_for_ripgrep_runs_nothing(root, monkeypatch, tmp_path):
+async def test_ripgrep_config_of_the_user_is_ignored(root, monkeypatch, tmp_path):
     (tmp_path / "rc").write_text(f"--pre=touch\n--hostname-bin={tmp_path}/x\n")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / "rc"))
     assert await run_grep(Grep(Workspace(root)), "helper", mode="files") == "src/deep/util.py"
 
 
-async def test_keys_in_the_home_are_left_out_of_a_search_of_it(home):
+async def test_search_of_the_home_leaves_out_ssh_keys(home):
     (home / ".ssh").mkdir()
     (home / ".ssh/id").write_text("secret\n")
     (home / "x.txt").write_text("secret\n")
     assert await run_grep(Grep(Workspace(home)), "secret", mode="files") == "x.txt"
 
 
-async def test_rules_of_the_repository_hold_in_its_folders_and_no_others(tmp_path):
+async def test_gitignore_applies_within_its_repository_only(tmp_path):
     outer = tmp_path / "outer"
     (outer / "repo/sub").mkdir(parents=True)
     (outer / ".gitignore").write_text("*.txt\n")
@@ -198,14 +198,14 @@ async def test_rules_of_the_repository_hold_in_its_folders_and_no_others(tmp_pat
     assert await run_grep(Grep(Workspace(outer / "repo")), "hello", path="sub", mode="files") == "sub/a.txt"
 
 
-def test_the_title_says_where(root):
+def test_title_names_path_and_type(root):
     grep = Grep(Workspace(root))
     assert grep.title(parse_arguments(grep, {"pattern": "x"})) == 'grep "x"'
     assert grep.title(parse_arguments(grep, {"pattern": "x", "path": "src", "type": "py"})) == 'grep "x" in src, py'
 
 
 @pytest.mark.parametrize("limit", [8_000_000, 300])
-async def test_results_are_in_the_order_of_their_paths_few_or_too_many_to_sort(root, grep, monkeypatch, limit):
+async def test_results_are_sorted_by_path_above_and_below_the_limit(root, grep, monkeypatch, limit):
     names = [f"many{number:02}.txt" for number in range(40)]
     for name in reversed(names):
         (root / name).write_text("hello\n" * 3)
@@ -228,7 +228,7 @@ async def test_a_glob_includes_no_ignored_file(grep, glob, files):
     assert text.split("\n") == files.split() if files else text.startswith("No matches")
 
 
-async def test_without_ripgrep_the_model_is_told(grep, monkeypatch):
+async def test_missing_ripgrep_is_reported_to_the_model(grep, monkeypatch):
     monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: None)
     with pytest.raises(ToolError, match="ripgrep is missing"):
         await run_grep(grep, "hello")
@@ -250,7 +250,7 @@ async def test_files_that_cannot_be_read_are_counted(monkeypatch):
     assert text == "api.py\n1:hello\n[Left out: 1 file that cannot be read.]"
 
 
-async def test_a_file_that_a_rule_keeps_from_being_read_is_left_out(root):
+async def test_files_denied_by_a_read_rule_are_left_out(root):
     permissions = Permissions(Workspace(root), "auto", deny=["read(docs/**)"], ask=["read(*.ts)"])
     searching = Grep(permissions.workspace, permissions.keeps_back)
     text = await run_grep(searching, "hello", mode="files")

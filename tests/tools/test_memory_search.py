@@ -37,7 +37,7 @@ def searching(*hits, asked=None):
     return MemorySearch(search)
 
 
-async def test_hits_are_quoted_line_by_line_with_their_source():
+async def test_hits_are_quoted_with_their_source():
     tool = searching(CitedText("first\n2. second", "note mem_1"), CitedText("tea", "core memory (user)"))
     result = await call(tool, query="tea")
     assert result.text == "1. note mem_1\n   > first\n   > 2. second\n2. core memory (user)\n   > tea"
@@ -45,7 +45,7 @@ async def test_hits_are_quoted_line_by_line_with_their_source():
     assert result.display == Display("2 found", body)
 
 
-async def test_the_arguments_are_handed_on_and_checked():
+async def test_arguments_are_passed_on_and_validated():
     asked = []
     tool = searching(asked=asked)
     result = await call(tool, query="tea", max_results="3", since="2026-11-01")
@@ -61,7 +61,7 @@ async def test_the_arguments_are_handed_on_and_checked():
             parse_arguments(tool, wrong)
 
 
-async def test_an_index_that_cannot_be_read_is_told_to_the_model():
+async def test_unreadable_index_is_reported_to_the_model():
     async def search(*_):
         raise SearchUnavailable("The index cannot be read just now: locked.")
 
@@ -75,13 +75,13 @@ async def test_a_long_hit_is_cut():
 
 
 @pytest.mark.parametrize("mode", ["ask", "edit", "plan", "auto"])
-def test_it_needs_no_permission(tmp_path, mode):
+def test_memory_search_needs_no_permission(tmp_path, mode):
     tool = searching()
     permissions = Permissions(Workspace(tmp_path), mode)
     assert permissions.decide(tool.name, tool.effect, tool.targets(MemorySearchArgs("x"))) == Allow()
 
 
-async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
+async def test_notes_core_and_sessions_show_their_source(home, tmp_path):
     memory = home / ".ouro" / "memory"
     memory.mkdir(mode=0o700, parents=True)
     (memory / "facts.md").write_text("# Facts\n- The heron is the staging database.\n")
@@ -104,7 +104,7 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
     assert "\x1b" not in result.text
 
 
-async def test_notes_of_other_repositories_are_not_given(home, tmp_path):
+async def test_notes_of_other_repositories_are_not_returned(home, tmp_path):
     """Whether trusted or not: only a session in that repository knows what is approved there."""
     scopes = open_scopes([repo_store(tmp_path / "here", home / ".ouro" / "history.git", str, is_shared=False)]).opened
     for name in ("here", "elsewhere"):
@@ -140,7 +140,7 @@ def indexed(home, tmp_path, monkeypatch):
     return home / ".ouro" / "cache" / "index.db", ask
 
 
-async def test_a_corrupted_index_is_made_again_before_it_answers(indexed):
+async def test_corrupted_index_is_rebuilt_before_answering(indexed):
     path, ask = indexed
     assert "The heron stands" in (await ask()).text
     held = path.read_bytes()
@@ -149,7 +149,7 @@ async def test_a_corrupted_index_is_made_again_before_it_answers(indexed):
     assert path.with_name("index.db.aside").is_file()
 
 
-async def test_a_locked_index_answers_from_memory(indexed):
+async def test_locked_index_falls_back_to_an_in_memory_one(indexed):
     path, ask = indexed
     await ask()
     with closing(sqlite3.connect(path)) as other:
@@ -158,7 +158,7 @@ async def test_a_locked_index_answers_from_memory(indexed):
         assert "The heron stands" in (await ask()).text
 
 
-async def test_an_index_that_breaks_while_it_is_searched_says_what_to_do(indexed):
+async def test_index_failure_during_a_search_tells_how_to_continue(indexed):
     path, ask = indexed
     await ask()
     lookup = lookup_of(path.parent)

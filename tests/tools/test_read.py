@@ -46,7 +46,7 @@ async def test_shows_lines_with_their_numbers(read, tmp_path):
     )
 
 
-async def test_a_window_says_where_it_is_and_how_to_go_on(read, tmp_path):
+async def test_partial_read_reports_its_range_and_the_next_offset(read, tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(1, 11)))
     assert (await call(read, path="a.txt", offset=3, limit=2)).text == (
         "3\tline 3\n4\tline 4\n[Lines 3-4 of 10. Continue with offset=5.]"
@@ -58,7 +58,7 @@ async def test_a_window_says_where_it_is_and_how_to_go_on(read, tmp_path):
     assert await refusal(read, "a.txt", offset=11) == "The file has 10 lines: there is no line 11."
 
 
-async def test_titles_name_the_lines(read):
+async def test_titles_show_the_line_range(read):
     titles = [
         read.title(parse_arguments(read, {"path": "a.py", **more}))
         for more in ({}, {"offset": 5}, {"offset": 5, "limit": 2})
@@ -66,7 +66,7 @@ async def test_titles_name_the_lines(read):
     assert titles == ["read a.py", "read a.py:5-", "read a.py:5-6"]
 
 
-async def test_an_empty_file_is_said_so(read, tmp_path):
+async def test_empty_file_is_reported(read, tmp_path):
     (tmp_path / "a.py").touch()
     assert (await call(read, path="a.py")).text == "[The file is empty.]"
 
@@ -96,7 +96,7 @@ async def test_a_huge_file_is_read_in_part_with_the_same_result(read, tmp_path, 
     assert await refusal(read, "a.txt", offset=400) == "The file has 399 lines: there is no line 400."
 
 
-async def test_other_encodings_are_understood(read, tmp_path):
+async def test_latin1_and_cp1251_files_are_decoded(read, tmp_path):
     greeting = "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! \u041a\u0430\u043a \u0434\u0435\u043b\u0430?"
     (tmp_path / "a.txt").write_bytes("gr\u00fc\u00dfe\r\n".encode("latin-1"))
     (tmp_path / "b.txt").write_bytes((greeting + "\n").encode("cp1251"))
@@ -113,7 +113,7 @@ async def test_other_encodings_are_understood(read, tmp_path):
         (b"\x01\x02\x03\x04 \xff\xfe abc", "binary data (11 B)"),
     ],
 )
-async def test_binary_files_are_refused_by_their_kind(read, tmp_path, data, kind):
+async def test_binary_file_is_refused_with_its_kind(read, tmp_path, data, kind):
     (tmp_path / "a.bin").write_bytes(data)
     assert await refusal(read, "a.bin") == (
         f"a.bin is {kind}, not text. Use the shell to look into it (file, strings, unzip -l, …)."
@@ -123,7 +123,7 @@ async def test_binary_files_are_refused_by_their_kind(read, tmp_path, data, kind
 @pytest.mark.parametrize(
     ("form", "media_type"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("GIF", "image/gif"), ("WEBP", "image/webp")]
 )
-async def test_a_picture_is_shown_as_it_is(read, tmp_path, form, media_type):
+async def test_picture_is_returned_unchanged(read, tmp_path, form, media_type):
     data = drawing(30, 20, form)
     (tmp_path / "a.dat").write_bytes(data)
     assert await call(read, path="a.dat") == ToolResult(
@@ -155,7 +155,7 @@ async def test_a_damaged_or_enormous_picture_is_refused(read, tmp_path):
     assert await refusal(read, "c.png") == "c.png is too large to look at: 20000×8000 pixels."
 
 
-def test_a_picture_of_a_kind_that_no_model_accepts_becomes_a_png():
+def test_unsupported_picture_format_is_converted_to_png():
     image, _size = picture("a.bmp", drawing(30, 20, "BMP"))
     assert (image.media_type, Pillow.open(io.BytesIO(image.data)).size) == ("image/png", (30, 20))
     with pytest.raises(ToolError, match="no png, jpeg, gif or webp"):
@@ -198,7 +198,7 @@ async def test_a_pdf_is_shown_as_text_by_pages(read, tmp_path):
     assert await refusal(read, "a.pdf", offset=4) == "a.pdf has 3 pages."
 
 
-async def test_a_pdf_without_text_or_in_pieces_is_said_so(read, tmp_path):
+async def test_scanned_or_damaged_pdf_is_reported(read, tmp_path):
     (tmp_path / "a.pdf").write_bytes(pdf(""))
     assert "they may be scanned pictures" in (await call(read, path="a.pdf")).text
     (tmp_path / "b.pdf").write_bytes(b"%PDF-1.4\n" + b"nonsense " * 50)
@@ -231,18 +231,18 @@ async def test_a_notebook_is_shown_as_cells_with_their_output(read, tmp_path):
     assert result.images == (Image("image/png", png, "cell 2"),)
 
 
-async def test_a_notebook_that_is_none_is_shown_as_text(read, tmp_path):
+async def test_invalid_notebook_is_shown_as_text(read, tmp_path):
     (tmp_path / "a.ipynb").write_text("[1]\n")
     assert (await call(read, path="a.ipynb")).text == "1\t[1]"
 
 
-async def test_a_folder_is_answered_with_what_it_holds(read, tmp_path):
+async def test_reading_a_folder_lists_its_files(read, tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "a.py").touch()
     assert await refusal(read, ".") == ". is a folder. Read one of its files, or use glob. It holds:\na.py\nsrc/"
 
 
-async def test_a_missing_file_is_answered_with_the_nearest_names(read, tmp_path):
+async def test_missing_file_suggests_similar_names(read, tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "src/handler.py").touch()
     (tmp_path / "readme.md").touch()
@@ -251,7 +251,7 @@ async def test_a_missing_file_is_answered_with_the_nearest_names(read, tmp_path)
     assert await refusal(read, "zzz") == "zzz does not exist. Use glob to find it."
 
 
-async def test_a_read_file_may_be_changed_afterwards(tmp_path):
+async def test_read_file_counts_as_seen(tmp_path):
     seen = FilesSeen(Workspace(tmp_path))
     (tmp_path / "a.py").write_text("x\n")
     await call(Read(seen), path="a.py")

@@ -16,20 +16,20 @@ def bench(tmp_path) -> ShellBench:
     return ShellBench(tmp_path)
 
 
-async def test_output_errors_and_exit_code_come_back_in_order(bench):
+async def test_output_stderr_and_exit_code_are_returned_in_order(bench):
     result = await bench.run("echo one; echo two >&2; exit 3")
     assert result.text.startswith("one\ntwo\n[exit code 3, ")
     assert result.failed
     assert result.display.body == CommandOutput("echo one; echo two >&2; exit 3", "one\ntwo", 3)
 
 
-async def test_a_command_without_output_says_so(bench):
+async def test_empty_output_is_reported(bench):
     result = await bench.run("true")
     assert result.text.startswith("(no output)\n[exit code 0, ")
     assert not result.failed
 
 
-async def test_each_call_starts_in_the_workspace_anew(bench):
+async def test_each_call_starts_fresh_in_the_workspace(bench):
     await bench.run("mkdir sub; cd sub; X=1")
     result = await bench.run("pwd; echo $X")
     assert result.text.startswith(f"{bench.root}\n[exit")
@@ -37,18 +37,18 @@ async def test_each_call_starts_in_the_workspace_anew(bench):
     assert f" s in {bench.root}/sub]" in result.text
 
 
-async def test_a_signal_is_named(bench):
+async def test_signal_is_reported(bench):
     assert "[ended by signal 9, " in (await bench.run("kill -9 $$")).text
 
 
-async def test_the_time_limit_returns_what_was_printed_and_says_what_to_do(bench):
+async def test_timeout_returns_partial_output_and_a_hint(bench):
     result = await bench.run("echo started; sleep 60", timeout=0.3)
     assert result.text.startswith("started\n[time limit, ")
     assert "background: true" in result.text
     assert (result.failed, result.display.body.exit_code) == (True, None)
 
 
-async def test_progress_is_reported_while_it_runs(bench):
+async def test_progress_is_reported_while_the_command_runs(bench):
     task = asyncio.create_task(bench.run("echo first; until [ -e go ]; do sleep 0.01; done; echo last"))
     await until(lambda: "first" in "".join(bench.reported))
     (bench.root / "go").touch()
@@ -61,27 +61,27 @@ async def test_terminal_control_and_progress_bars_do_not_reach_the_model(bench):
     assert result.text.startswith("red\n100%\nend\n[exit")
 
 
-async def test_several_lines_functions_and_pipes_are_bash(bench):
+async def test_functions_pipes_and_multiple_lines_run_in_bash(bench):
     result = await bench.run('f() { echo "$1"; }\nf a | tr a b\n[[ x == x ]] && echo yes')
     assert result.text.startswith("b\nyes\n")
 
 
-async def test_a_line_that_begins_with_a_dash_is_a_line(bench):
+async def test_line_starting_with_a_dash_is_a_command(bench):
     assert "command not found" in (await bench.run("-x")).text
 
 
-async def test_what_was_left_running_is_ended_and_said(bench):
+async def test_processes_left_running_are_killed(bench):
     result = await bench.run("sleep 98761 & echo up")
     assert result.text.startswith("up\n[exit code 0")
     assert living("sleep\0" + "98761") == []
 
 
-async def test_tee_in_a_substitution_gets_to_finish(bench):
+async def test_process_substitution_finishes_before_the_call_returns(bench):
     await bench.run("seq 3 > >(sleep 0.03; cat > out.txt)")
     assert (bench.root / "out.txt").read_text() == "1\n2\n3\n"
 
 
-async def test_calls_run_side_by_side(bench):
+async def test_calls_run_in_parallel(bench):
     first, second = await asyncio.gather(
         bench.run("touch a; until [ -e b ]; do sleep 0.01; done; echo 1"),
         bench.run("touch b; until [ -e a ]; do sleep 0.01; done; echo 2"),
@@ -89,29 +89,29 @@ async def test_calls_run_side_by_side(bench):
     assert (first.text[0], second.text[0]) == ("1", "2")
 
 
-async def test_the_users_own_lines_run_without_a_limit_by_the_same_runner(bench):
+async def test_user_shell_line_runs_without_a_limit(bench):
     result = await bench.shell.run_line("echo mine", bench.reported.append)
     assert result.text.startswith("mine\n[exit code 0")
 
 
-async def test_a_text_that_no_process_can_be_given_is_refused(bench):
+async def test_command_with_a_nul_byte_is_refused(bench):
     with pytest.raises(ToolError, match="could not be started"):
         await bench.run("echo a\0b")
 
 
-def test_what_permissions_look_at_is_the_line_and_its_folder(bench):
+def test_permission_target_includes_command_and_folder(bench):
     assert bench.shell.targets(ShellArgs("make")) == ("make",)
     assert bench.shell.targets(ShellArgs("make", cwd="a b")) == ("cd -- 'a b'\nmake",)
 
 
-async def test_the_preview_is_the_whole_line(bench):
+async def test_preview_shows_the_whole_command(bench):
     shown = await bench.shell.preview(ShellArgs("make\n" + "x" * 5000, cwd="sub", background=True))
     assert shown.summary == "run in the background in sub"
     assert shown.body == CommandOutput("make\n" + "x" * 5000)
     assert bench.shell.title(ShellArgs("make\nmore")) == "shell make…"
 
 
-def test_the_schema_tells_a_model_what_each_argument_is(bench):
+def test_schema_describes_each_argument_and_limits_the_timeout(bench):
     spec = bench.shell.spec()
     assert set(spec.parameters["properties"]) == {"command", "cwd", "timeout_seconds", "background", "outside_sandbox"}
     properties = {name: value for name, value in spec.parameters["properties"].items() if name != "command"}

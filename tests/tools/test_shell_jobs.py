@@ -16,7 +16,7 @@ async def bench(tmp_path):
     await bench.jobs.close()
 
 
-async def test_a_job_runs_on_and_its_output_is_read_piece_by_piece(bench):
+async def test_background_output_is_returned_incrementally(bench):
     started = await bench.run("echo one; until [ -e go ]; do sleep 0.01; done; echo two", background=True)
     assert "shell_output(id='job_1')" in started.text
     output = ShellOutput(bench.jobs)
@@ -44,7 +44,7 @@ async def test_jobs_are_listed_with_their_tail(bench):
     )
 
 
-async def test_a_job_is_ended_with_all_that_it_started(bench):
+async def test_shell_kill_ends_all_processes_of_a_job(bench):
     await bench.run("sleep 98762 & setsid sleep 98762 & wait", background=True)
     await until(lambda: len(living("sleep\x0098762")) == 2)
     result = await ShellKill(bench.jobs).run(ShellKillArgs("job_1"), bench.context)
@@ -52,7 +52,7 @@ async def test_a_job_is_ended_with_all_that_it_started(bench):
     await until(lambda: not living("sleep\x0098762"))
 
 
-async def test_what_a_job_leaves_behind_ends_with_it(bench):
+async def test_processes_left_by_a_finished_job_are_killed(bench):
     await bench.run("setsid sleep 98763 & sleep 0.05", background=True)
     await until(lambda: not bench.jobs.list()[0].running)
     await until(lambda: not living("sleep\x0098763"))

@@ -11,7 +11,7 @@ from ouro.tools.todo import Plan, TodoWrite
 from ouro.tools.tool import ToolResult
 
 
-async def test_the_whole_list_is_taken_shown_and_told():
+async def test_whole_list_is_stored_shown_and_confirmed():
     plan = Plan()
     todos = [{"text": "read", "state": "done"}, {"text": "write", "state": "in_progress"}, {"text": "test"}]
     expected = (Todo("read", "done"), Todo("write", "in_progress"), Todo("test"))

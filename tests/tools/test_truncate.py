@@ -8,7 +8,7 @@ import pytest
 from ouro.tools.truncate import MAX_IN_MEMORY, MAX_SHOWN, MAX_SPOOLED, OutputCapture, fold_progress, readable, shorten
 
 
-def test_short_output_is_kept_in_memory_alone(tmp_path):
+def test_short_output_creates_no_file(tmp_path):
     capture = OutputCapture(tmp_path / "outputs")
     capture.add(b"one\n")
     capture.add(b"two\n")
@@ -17,7 +17,7 @@ def test_short_output_is_kept_in_memory_alone(tmp_path):
     assert (capture.text(), capture.file, list(tmp_path.iterdir())) == ("one\ntwo\n", None, [])
 
 
-def test_long_output_shows_head_and_tail_and_says_how_long_it_was_and_where_it_is(tmp_path):
+def test_long_output_shows_head_tail_size_and_file(tmp_path):
     capture = OutputCapture(tmp_path / "outputs")
     lines = "".join(f"line {number}\n" for number in range(100_000))
     for start in range(0, len(lines), 5000):
@@ -33,7 +33,7 @@ def test_long_output_shows_head_and_tail_and_says_how_long_it_was_and_where_it_i
     assert stat.S_IMODE(capture.file.stat().st_mode) == 0o600
 
 
-def test_a_cut_falls_between_lines():
+def test_text_is_cut_between_lines():
     shortened = shorten("".join(f"line {number}\n" for number in range(1000)), 1000)
     head, tail = shortened.split("\n\n[… cut here: 8,890 characters in all]\n\n")
     assert (head.splitlines()[-1].startswith("line "), tail.splitlines()[0].startswith("line ")) == (True, True)
@@ -51,7 +51,7 @@ def test_memory_and_file_are_bounded_however_much_is_printed(tmp_path):
     assert "its first 4 MB are in" in capture.text()
 
 
-def test_secrets_are_taken_out_of_the_file_even_between_two_pieces(tmp_path):
+def test_secrets_are_masked_in_the_file_across_chunks(tmp_path):
     capture = OutputCapture(tmp_path, mask=lambda text: text.replace("hunter2hunter2", "[secret]"))
     capture.add(b"x\n" * MAX_SHOWN)
     capture.add(b"key=hunter2")
@@ -62,7 +62,7 @@ def test_secrets_are_taken_out_of_the_file_even_between_two_pieces(tmp_path):
     assert capture.file.read_text().endswith("key=[secret]\n")
 
 
-def test_a_full_disk_is_said_and_stops_nothing(tmp_path):
+def test_full_disk_is_reported_and_output_continues(tmp_path):
     (tmp_path / "outputs").write_text("a file where the folder should be")
     capture = OutputCapture(tmp_path / "outputs")
     capture.add(b"x\n" * MAX_SHOWN)
@@ -71,7 +71,7 @@ def test_a_full_disk_is_said_and_stops_nothing(tmp_path):
     assert "the rest could not be saved" in capture.text()
 
 
-def test_what_is_new_is_told_once_and_what_is_gone_is_stated(tmp_path):
+def test_since_returns_new_output_once_and_reports_gaps(tmp_path):
     capture = OutputCapture(tmp_path)
     capture.add(b"one\n")
     assert (capture.since(0), capture.since(4)) == ("one\n", "")
@@ -80,7 +80,7 @@ def test_what_is_new_is_told_once_and_what_is_gone_is_stated(tmp_path):
     assert "bytes left out" in capture.since(4)
 
 
-def test_binary_output_is_named_and_not_shown(tmp_path):
+def test_binary_output_is_reported_and_not_shown(tmp_path):
     capture = OutputCapture(tmp_path)
     capture.add(b"\x7fELF\0\0")
     assert capture.text() == "[binary output, 6 bytes, is not shown]"
@@ -95,15 +95,15 @@ def test_binary_output_is_named_and_not_shown(tmp_path):
         ("plain", "plain"),
     ],
 )
-def test_progress_bars_are_folded_into_what_was_left_of_them(raw, seen):
+def test_progress_bars_are_reduced_to_their_last_state(raw, seen):
     assert fold_progress(raw) == seen
 
 
-def test_bytes_become_text_whatever_they_are():
+def test_arbitrary_bytes_become_readable_text():
     assert readable(b"\xff\x1b[31mred\x1b[0m \xc3\xa9\n") == "\ufffdred é\n"
 
 
-def test_a_slow_mask_keeps_nobody_waiting(tmp_path):
+def test_slow_mask_does_not_block_the_output(tmp_path):
     gate = threading.Event()
 
     def mask(text: str) -> str:
@@ -119,7 +119,7 @@ def test_a_slow_mask_keeps_nobody_waiting(tmp_path):
     assert capture.file.read_bytes() == b"line\n" * MAX_SHOWN
 
 
-def test_one_large_piece_is_kept_as_many_small_ones(tmp_path):
+def test_one_large_chunk_equals_many_small_ones(tmp_path):
     data = b"".join(b"line %d\n" % number for number in range(150_000))
     whole, pieces = OutputCapture(tmp_path), OutputCapture(tmp_path)
     whole.add(data)

@@ -63,7 +63,7 @@ async def fetch(url: str, start: int = 0, tool: WebFetch | None = None):
     return await call(tool or WebFetch(to_loopback), url=url, start=start)
 
 
-async def test_html_becomes_markdown_without_what_a_browser_does_not_show(site):
+async def test_html_becomes_markdown_without_hidden_elements(site):
     url = site.add("/docs/a.html", PAGE)
     text = (await fetch(url)).text
     assert text.startswith(f"{url} (text/html)\n\n# The title\n\n## Install")
@@ -86,7 +86,7 @@ async def test_html_becomes_markdown_without_what_a_browser_does_not_show(site):
         ("text/html", b"", "(no text)"),
     ],
 )
-async def test_other_text_is_shown_as_it_is(site, kind, body, wanted):
+async def test_other_text_types_are_shown_unchanged(site, kind, body, wanted):
     assert wanted in (await fetch(site.add("/x", body, kind))).text
 
 
@@ -102,7 +102,7 @@ async def test_a_long_page_is_read_in_parts_and_loaded_once(site):
         await fetch(url, 200_000, tool)
 
 
-async def test_an_image_is_seen(site):
+async def test_image_is_returned_as_a_picture(site):
     from PIL import Image
 
     from ouro.messages import Image as Shown
@@ -131,12 +131,12 @@ async def test_an_image_is_seen(site):
         ({"status": 302, "Location": "file:///etc/passwd"}, "has moved to file:///etc/passwd"),
     ],
 )
-async def test_f7_what_is_no_page(site, page, message):
+async def test_f7_error_and_non_page_responses_are_reported(site, page, message):
     with pytest.raises(ToolError, match=message):
         await fetch(site.add("/x", **page))
 
 
-async def test_a_redirect_on_one_host_is_followed(site):
+async def test_redirect_on_the_same_host_is_followed(site):
     url = site.add("/old", status=301, Location="new#part")
     site.add("/new", "here", "text/plain")
     assert "here" in (await fetch(url)).text
@@ -153,7 +153,7 @@ async def test_a_redirect_on_one_host_is_followed(site):
         ("http://[::1/", "is not an address"),
     ],
 )
-async def test_f7_addresses_that_are_refused(url, message):
+async def test_f7_invalid_addresses_are_refused(url, message):
     with pytest.raises(ToolError, match=message):
         await fetch(url)
 
@@ -163,7 +163,7 @@ async def test_f7_addresses_that_are_refused(url, message):
     ["127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1",
      "::1", "::", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1"],
 )  # fmt: skip
-async def test_f7_e7_a_name_that_leads_to_a_private_address_is_not_connected_to(site, monkeypatch, address):
+async def test_f7_e7_name_resolving_to_a_private_address_is_refused(site, monkeypatch, address):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 80))])
     with pytest.raises(ToolError, match="is on this machine or in a local network"):
         await fetch(site.add("/x", "x"), tool=WebFetch())
@@ -171,14 +171,14 @@ async def test_f7_e7_a_name_that_leads_to_a_private_address_is_not_connected_to(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::1]", "0"])
-async def test_f7_every_spelling_of_this_machine_is_refused(site, host):
+async def test_f7_every_spelling_of_localhost_is_refused(site, host):
     site.add("/x", "x")
     with pytest.raises(ToolError):
         await fetch(f"http://{host}:{site.server_port}/x", tool=WebFetch())
     assert site.asked == []
 
 
-async def test_e7_the_address_that_was_checked_is_the_one_that_is_used(site, monkeypatch):
+async def test_e7_checked_address_is_the_one_connected_to(site, monkeypatch):
     answers = iter(["93.184.216.34", "127.0.0.1"])
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (next(answers), 80))])
     assert await public_address("rebind.example", 80) == "93.184.216.34"
@@ -207,9 +207,9 @@ class TestPermission:
         assert (decision.reason, decision.rule) == ("it reaches docs.example", "web_fetch(docs.example)")
         assert decide("https://docs.example/b", mode, allow=[decision.rule]) == Allow()
 
-    def test_a_secret_in_the_address_is_refused_whatever_the_rules(self, decide):
+    def test_secret_in_the_address_is_denied_despite_allow_rules(self, decide):
         assert isinstance(decide("https://docs.example/?k=s3cr3t", "auto", allow=["web_fetch"]), Deny)
 
-    def test_encoded_data_in_the_address_is_asked_about_whatever_the_rules(self, decide):
+    def test_encoded_data_in_the_address_asks_despite_allow_rules(self, decide):
         assert isinstance(decide(f"https://docs.example/?q={'QUJD' * 20}", allow=["web_fetch"]), Ask)
         assert decide(f"https://docs.example/{'a-long-title-' * 20}/{'0f' * 20}", allow=["web_fetch"]) == Allow()

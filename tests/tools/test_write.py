@@ -29,26 +29,26 @@ async def refusal(write: Write, path: str, content: str) -> str:
     return caught.value.message
 
 
-async def test_makes_a_file_and_the_folders_above_it(write, tmp_path):
+async def test_creates_a_file_and_its_parent_folders(write, tmp_path):
     result = await call(write, path="a/b/c.py", content="x = 1\n")
     assert (tmp_path / "a/b/c.py").read_text() == "x = 1\n"
     assert result.text == "Wrote a/b/c.py (new file, 1 line)."
     assert result.display == Display("new file, 1 line", Diff((FileChange("a/b/c.py", None, "x = 1\n"),)))
 
 
-async def test_what_it_wrote_counts_as_seen(write, tmp_path):
+async def test_written_file_counts_as_seen(write, tmp_path):
     await call(write, path="a.py", content="x = 1\n")
     await call(write, path="a.py", content="x = 2\n")
     assert (tmp_path / "a.py").read_text() == "x = 2\n"
 
 
-async def test_a_file_that_was_not_read_is_not_replaced(write, tmp_path):
+async def test_unread_file_is_not_overwritten(write, tmp_path):
     (tmp_path / "a.py").write_text("precious\n")
     assert await refusal(write, "a.py", "x") == "a.py has not been read yet. Read it first, then change it."
     assert (tmp_path / "a.py").read_text() == "precious\n"
 
 
-async def test_form_and_mode_of_a_replaced_file_stay(write, seen, tmp_path):
+async def test_encoding_line_endings_and_mode_of_a_file_are_kept(write, seen, tmp_path):
     path = tmp_path / "run.sh"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     path.chmod(0o755)
@@ -57,7 +57,7 @@ async def test_form_and_mode_of_a_replaced_file_stay(write, seen, tmp_path):
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"\xef\xbb\xbfthree\r\nfour\r\n", 0o755)
 
 
-async def test_the_same_text_again_is_said_so(write):
+async def test_identical_text_is_reported(write):
     await call(write, path="a.py", content="x\n")
     assert await refusal(write, "a.py", "x\n") == "a.py holds exactly this text already."
 
@@ -69,11 +69,11 @@ async def test_a_folder_or_a_file_in_the_way_is_refused(write, tmp_path):
     assert "cannot be opened as a folder" in await refusal(write, "file/x", "x")
 
 
-async def test_a_name_that_cannot_be_is_said_so(write):
+async def test_overlong_file_name_is_reported(write):
     assert await refusal(write, "n" * 300, "x") == f"{'n' * 300} cannot be read: File name too long."
 
 
-async def test_a_preview_makes_nothing(write, tmp_path):
+async def test_preview_creates_nothing(write, tmp_path):
     display = await write.preview(parse_arguments(write, {"path": "a/b.py", "content": "x\n"}))
     assert display == Display("new file, 1 line", Diff((FileChange("a/b.py", None, "x\n"),)))
     assert list(tmp_path.iterdir()) == []

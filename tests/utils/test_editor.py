@@ -15,7 +15,7 @@ from ouro.utils.editor import run_on_text
         ("vi 'x", "could not be started: No closing quotation."),
     ],
 )
-async def test_a_failure_is_told_in_words(command, told):
+async def test_editor_failure_is_reported(command, told):
     with pytest.raises(UsageError) as failure:
         await run_on_text(command, "a.md", "text")
     assert failure.value.message.endswith(told)

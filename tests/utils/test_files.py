@@ -13,7 +13,7 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_file_is_the_users_alone_whatever_the_umask(home):
+def test_file_is_private_whatever_the_umask(home):
     old = os.umask(0)
     try:
         write_private(home / ".ouro" / "x.yaml", "a: 1\n")
@@ -22,7 +22,7 @@ def test_the_file_is_the_users_alone_whatever_the_umask(home):
     assert (mode(home / ".ouro"), mode(home / ".ouro" / "x.yaml")) == (0o700, 0o600)
 
 
-def test_a_link_of_a_dotfile_manager_stays_a_link(home, tmp_path):
+def test_symlinked_file_stays_a_link(home, tmp_path):
     (tmp_path / "real.yaml").write_text("old")
     (home / ".ouro").mkdir()
     (home / ".ouro" / "x.yaml").symlink_to(tmp_path / "real.yaml")
@@ -31,7 +31,7 @@ def test_a_link_of_a_dotfile_manager_stays_a_link(home, tmp_path):
     assert (tmp_path / "real.yaml").read_text() == "new"
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(home):
+def test_failed_write_keeps_the_old_file_and_leaves_no_other(home):
     path = home / ".ouro" / "x.yaml"
     write_private(path, "old")
     with pytest.raises(UnicodeEncodeError):
@@ -40,7 +40,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(home):
     assert [each.name for each in path.parent.iterdir()] == ["x.yaml"]
 
 
-def test_where_no_folder_can_be_made_nobody_is_alone(tmp_path):
+def test_only_one_is_false_if_the_folder_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with only_one(tmp_path / "file" / "folder" / "lock") as is_mine:
         assert not is_mine
@@ -58,7 +58,7 @@ def test_a_lock_is_waited_for_up_to_the_timeout(tmp_path):
         pass
 
 
-def test_a_kill_in_a_folder_whose_name_is_not_utf8_is_swept_and_other_files_are_left(home, tmp_path):
+def test_leftover_in_a_non_utf8_folder_is_removed_and_others_kept(home, tmp_path):
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/f\xff"))
     folder.mkdir()
     descriptor = os.open(folder, os.O_RDONLY)

@@ -26,7 +26,7 @@ def test_a_text_without_front_matter_stays_whole(text):
     assert split_front_matter(text) == ({}, text)
 
 
-def test_a_list_is_written_in_three_ways():
+def test_words_are_parsed_from_a_string_or_a_list():
     assert words_in("Read, Bash(git diff:*, --stat)") == ["Read", "Bash(git diff:*, --stat)"]
     assert words_in(["Read", " Grep "]) == ["Read", "Grep"]
     assert words_in({"a": "b"}) == []

@@ -33,7 +33,7 @@ class FullDisk(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_s2_a_log_that_cannot_be_written_says_nothing_on_the_screen(capfd, monkeypatch):
+def test_s2_unwritable_log_prints_nothing(capfd, monkeypatch):
     monkeypatch.setattr(logging, "raiseExceptions", True)
     before = logging.getLogger().handlers[:]
     start_log()

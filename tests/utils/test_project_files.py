@@ -18,14 +18,14 @@ def git(*arguments: str, cwd: Path) -> None:
     subprocess.run(["git", *arguments], cwd=cwd, check=True, capture_output=True)
 
 
-def test_git_says_what_belongs_to_a_repository(repository):
+def test_git_decides_which_files_belong_to_a_repository(repository):
     put(repository, "new.py", "out.log", "build/x.py", "sub dir/\u00fc\n.txt")
     (repository / ".gitignore").write_text("*.log\nbuild/\n")
     assert list_project_files(repository) == [".gitignore", "api.py", "new.py", "sub dir/\u00fc\n.txt"]
     assert list_project_files(repository / "sub dir") == ["\u00fc\n.txt"]
 
 
-def test_repositories_inside_the_repository_are_looked_into(repository, tmp_path):
+def test_nested_repositories_are_listed(repository, tmp_path):
     other = tmp_path / "other"
     put(other, "lib.py")
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
@@ -35,13 +35,13 @@ def test_repositories_inside_the_repository_are_looked_into(repository, tmp_path
     assert list_project_files(repository) == [".gitmodules", "api.py", "nested/lib.py", "vendor/lib.py"]
 
 
-def test_listing_runs_no_program_that_the_repository_names(repository, tmp_path):
+def test_listing_runs_no_program_configured_by_the_repository(repository, tmp_path):
     git("config", "core.fsmonitor", f"touch {tmp_path}/ran; false", cwd=repository)
     assert list_project_files(repository) == ["api.py"]
     assert not (tmp_path / "ran").exists()
 
 
-def test_without_git_the_rules_of_each_folder_hold(tmp_path):
+def test_without_git_the_ignore_files_of_each_folder_apply(tmp_path):
     put(tmp_path, "a.py", "a.log", "keep.log", "src/b.py", "src/c.tmp", "src/d.log", "node_modules/x.js", "out/y.py")
     (tmp_path / ".gitignore").write_text("*.log\n!keep.log\n/out/\n")
     (tmp_path / "src/.gitignore").write_text("*.tmp\n!d.log\n")
@@ -55,5 +55,5 @@ def test_without_git_the_rules_of_each_folder_hold(tmp_path):
     assert "out/y.py" in set(walk(tmp_path, ignored=True))
 
 
-def test_a_folder_that_is_not_there_holds_nothing(tmp_path):
+def test_missing_folder_lists_nothing(tmp_path):
     assert list_project_files(tmp_path / "none") == []

@@ -16,7 +16,7 @@ def worktree(repository, tmp_path):
     return folder
 
 
-def test_the_worktrees_and_folders_of_a_repository_are_one_project(repository, worktree, tmp_path):
+def test_worktrees_and_subfolders_are_one_project(repository, worktree, tmp_path):
     (worktree / "src").mkdir()
     is_here = same_project(str(repository))
 
@@ -31,7 +31,7 @@ def test_without_git_only_the_very_folder_counts(tmp_path):
     assert [is_here(str(tmp_path / name)) for name in ("app", "app/src", "App", ".")] == [True, False, False, False]
 
 
-def test_a_folder_that_says_it_is_a_worktree_is_not_trusted(repository, worktree, tmp_path):
+def test_folder_claiming_to_be_a_worktree_is_another_project(repository, worktree, tmp_path):
     claims = tmp_path / "claims"
     claims.mkdir()
     (claims / ".git").write_text((worktree / ".git").read_text())

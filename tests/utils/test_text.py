@@ -14,7 +14,7 @@ from ouro.utils.text import clean, cut, dollars, local_time, one_line, plural
     [(1, ("note",), "1 note"), (0, ("note",), "0 notes"), (1204, ("note",), "1,204 notes"),
      (2, ("entry", "entries"), "2 entries")],
 )  # fmt: skip
-def test_a_count_and_its_noun(count, words, text):
+def test_plural_formats_a_count_and_its_noun(count, words, text):
     assert plural(count, *words) == text
 
 
@@ -23,7 +23,7 @@ def test_text_is_cut_with_an_ellipsis():
     assert one_line(" a\n\x1b[1m b ", 10) == "a b"
 
 
-def test_what_python_calls_printable_is_cleaned_too_where_it_is_invisible():
+def test_invisible_characters_are_removed_even_if_printable():
     doubled = "".join(sign * 2 for sign in map(chr, range(sys.maxunicode + 1)) if sign.isprintable())
     hidden = set(text_module._INVISIBLE.findall(doubled))
     assert "\ufe0f" in hidden
@@ -36,7 +36,7 @@ def test_what_python_calls_printable_is_cleaned_too_where_it_is_invisible():
     [("2026-11-21T20:14:03", "20:14"), ("2026-11-20T09:05:00", "yesterday 09:05"),
      ("2026-11-01T23:59:00", "1 Nov 23:59"), ("2025-12-31T08:00:00", "31 Dec 2025"), ("soon", ""), ("", "")],
 )  # fmt: skip
-def test_a_timestamp_as_people_write_it(at, shown):
+def test_local_time_format_depends_on_the_date(at, shown):
     with_zone = datetime.fromisoformat(at).astimezone().isoformat() if "-" in at else at
     assert local_time(with_zone, date(2026, 11, 21)) == shown
 
@@ -54,11 +54,11 @@ def test_a_timestamp_is_shown_in_local_time(monkeypatch):
     ("amount", "text"),
     [(0, "$0.00"), (1.5, "$1.50"), (0.05, "$0.05"), (0.0123, "$0.0123"), (0.004, "$0.004"), (1234.5, "$1234.50")],
 )
-def test_money_is_written_so_that_a_small_sum_is_not_nothing(amount, text):
+def test_small_amounts_are_not_shown_as_zero(amount, text):
     assert dollars(amount) == text
 
 
-def test_a_diff_of_many_changed_lines_is_made_at_once():
+def test_diff_of_many_changed_lines_is_fast():
     before = "".join(f"line {number}\n" for number in range(8_000))
     after = "".join(f"line {number}{'!' * (number % 2)}\n" for number in range(8_000))
     began = time.process_time()

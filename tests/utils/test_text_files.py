@@ -39,7 +39,7 @@ def put(path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be", "cp1252"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_a_text_comes_back_as_it_was(encoding, newline):
+def test_text_round_trips_in_every_encoding(encoding, newline):
     data = f"one caf\u00e9{newline}two{newline}".encode(encoding)
     file = decode(data)
     assert (file.text, file.newline, file.encode()) == ("one caf\u00e9\ntwo\n", newline, data)
@@ -47,7 +47,7 @@ def test_a_text_comes_back_as_it_was(encoding, newline):
 
 @given(data=st.binary(max_size=200))
 @settings(max_examples=200, deadline=None)
-def test_what_is_taken_for_text_comes_back_byte_for_byte(data):
+def test_decoded_data_round_trips_byte_for_byte(data):
     try:
         file = decode(data)
     except NotTextError:
@@ -57,21 +57,21 @@ def test_what_is_taken_for_text_comes_back_byte_for_byte(data):
 
 @given(pieces=st.lists(st.sampled_from(["a", "b", "\n", "\r\n"]), max_size=30), data=st.data())
 @settings(max_examples=200, deadline=None)
-def test_splicing_changes_the_span_and_nothing_else(pieces, data):
+def test_splice_changes_only_the_span(pieces, data):
     start = data.draw(st.integers(0, len(pieces)))  # each piece is one character of `text`
     end = data.draw(st.integers(start, len(pieces)))
     after = TextFile("".join(pieces)).splice([Span(start, end, "X")])
     assert after.raw == "".join([*pieces[:start], "X", *pieces[end:]])
 
 
-def test_guesses_from_a_start_that_ends_inside_a_character():
+def test_encoding_is_guessed_from_a_cut_start():
     assert guess_encoding("caf\u00e9".encode()[:-1]) == "utf-8"
     assert guess_encoding("\ufeffx".encode("utf-16-le")) == "utf-16"
     with pytest.raises(NotTextError):
         guess_encoding(bytes(100))
 
 
-def test_saving_makes_a_file_with_the_usual_mode_and_leaves_no_scraps(tmp_path):
+def test_save_creates_a_file_with_the_usual_mode_and_no_leftovers(tmp_path):
     old = os.umask(0o027)
     try:
         put(tmp_path / "a", b"x")
@@ -91,7 +91,7 @@ def test_saving_keeps_mode_and_hard_links(tmp_path):
     assert (tmp_path / "b").read_bytes() == b"2"
 
 
-def test_a_folder_that_takes_no_new_file_is_written_in_place(tmp_path, monkeypatch):
+def test_file_is_written_in_place_if_no_new_file_can_be_made(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"long text")
     inode = (tmp_path / "a").stat().st_ino
     really = os.open
@@ -108,7 +108,7 @@ def test_a_folder_that_takes_no_new_file_is_written_in_place(tmp_path, monkeypat
         put(tmp_path / "b", b"new")
 
 
-def test_a_file_that_someone_else_changed_is_left_alone(tmp_path):
+def test_file_changed_by_someone_else_is_not_overwritten(tmp_path):
     (tmp_path / "a").write_bytes(b"one")
     before = (tmp_path / "a").stat()
     (tmp_path / "a").write_bytes(b"theirs")

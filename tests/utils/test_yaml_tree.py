@@ -6,7 +6,7 @@ from ouro.errors import ConfigError
 from ouro.utils.yaml import Scalar, Sequence, YamlTable, parse_table, parse_yaml, read_yaml
 
 
-def test_every_node_knows_its_line():
+def test_every_node_has_its_line():
     assert parse_table("a: 1\nb:\n- 'x'\n", "f") == YamlTable(
         {"a": Scalar("1", 1), "b": Sequence((Scalar("x", 3, plain=False),), 3)}, {"a": 1, "b": 2}, 1
     )
@@ -17,7 +17,7 @@ def test_an_empty_file_has_no_keys(text):
     assert parse_table(text, "f").entries == {}
 
 
-def test_a_byte_order_mark_is_no_content(tmp_path):
+def test_byte_order_mark_is_ignored(tmp_path):
     (tmp_path / "f.yaml").write_bytes(b"\xef\xbb\xbfa: 1\n")
     assert list(read_yaml(tmp_path / "f.yaml").entries) == ["a"]
 
@@ -41,13 +41,13 @@ def test_a_byte_order_mark_is_no_content(tmp_path):
         ("word\n", "f:1: `key: value` lines are expected here."),
     ],
 )
-def test_what_no_settings_file_needs_is_refused_with_its_line(text, message):
+def test_unsupported_yaml_is_refused_with_its_line(text, message):
     with pytest.raises(ConfigError) as caught:
         parse_table(text, "f")
     assert caught.value.message.startswith(message)
 
 
-def test_a_fifo_a_folder_bad_text_and_a_huge_file_are_refused_at_once(tmp_path):
+def test_special_undecodable_and_huge_files_are_refused(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "bad").write_bytes(b"a: \xff\n")
     (tmp_path / "huge").write_bytes(b"#" * 1_000_001)

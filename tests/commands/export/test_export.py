@@ -19,7 +19,7 @@ from ouro.messages import ToolReply, tool
 from ouro.utils.files import write_document
 
 
-def test_json_holds_every_record_in_a_line_and_marks_what_was_undone():
+def test_json_has_one_record_per_line_and_marks_undone_ones():
     lines = "".join(document(everything(), "json")).splitlines()
     found = json.loads("\n".join(lines))
 
@@ -37,7 +37,7 @@ def test_json_holds_every_record_in_a_line_and_marks_what_was_undone():
     assert len(lines) == len(found["records"]) + 9
 
 
-def test_json_can_be_imported_again_as_it_was(tmp_path):
+def test_exported_json_can_be_imported_unchanged(tmp_path):
     session = everything()
     write_document(tmp_path / "a.json", document(session, "json"))
     again = read_export(tmp_path / "a.json")
@@ -53,7 +53,7 @@ def test_json_can_be_imported_again_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["md", "html", "json"])
-async def test_export_writes_the_format_that_the_ending_says(tmp_path, ending):
+async def test_export_format_follows_the_file_ending(tmp_path, ending):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
     front_end.session.rewind.session = everything()
     await dispatch(front_end, f"/export out.{ending}")
@@ -74,7 +74,7 @@ async def test_export_without_a_name_makes_one(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ouro-s-1.html", "ouro-s-1.json", "ouro-s-1.md"]
 
 
-async def test_export_goes_over_a_file_only_when_told(tmp_path):
+async def test_export_overwrites_a_file_only_with_force(tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
     front_end.session.rewind.session = everything()
     (tmp_path / "out.md").write_text("mine")
@@ -86,14 +86,14 @@ async def test_export_goes_over_a_file_only_when_told(tmp_path):
     assert (tmp_path / "out.md").read_text().startswith("# A")
 
 
-async def test_export_of_a_session_without_a_word_says_so(tmp_path):
+async def test_export_of_an_empty_session_is_an_error(tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
     await dispatch(front_end, "/export out.md")
     assert front_end.lines == [("error", "Nothing was said in it yet.")]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_document_that_breaks_off_leaves_the_old_file_and_no_other(tmp_path):
+def test_failed_export_keeps_the_old_file_and_leaves_no_other(tmp_path):
     def broken():
         yield "half"
         raise OSError(28, "No space left on device")
@@ -104,7 +104,7 @@ def test_a_document_that_breaks_off_leaves_the_old_file_and_no_other(tmp_path):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.md", "old")]
 
 
-def test_a_file_that_a_user_makes_meanwhile_is_not_written_over(tmp_path):
+def test_file_created_during_the_export_is_not_overwritten(tmp_path):
     def slow():
         yield "ours"
         (tmp_path / "out.md").write_text("theirs")
@@ -114,7 +114,7 @@ def test_a_file_that_a_user_makes_meanwhile_is_not_written_over(tmp_path):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.md", "theirs")]
 
 
-def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path):
+def test_dangling_link_is_not_followed(tmp_path):
     (tmp_path / "out.md").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="exists"):
         write_document(tmp_path / "out.md", ["x"])
@@ -122,7 +122,7 @@ def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_session_that_does_not_fit_into_memory_is_written_all_the_same(tmp_path, home):
+def test_session_larger_than_memory_is_exported(tmp_path, home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
     text = "x" * 98 + "\n"
     records = [

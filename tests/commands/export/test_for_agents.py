@@ -57,7 +57,7 @@ def message_parts(records) -> list:
 
 
 @pytest.mark.parametrize("agent", READERS)
-def test_what_was_said_and_done_comes_back_through_the_importer(tmp_path, monkeypatch, agent):
+def test_exported_session_is_read_back_by_the_importer(tmp_path, monkeypatch, agent):
     left = [MessageRecord(7, AT.format(7), user("Undone.")), RewindRecord(6, AT.format(7))]
     title = TitleRecord("The greeting", AT.format(7))
     found, read = export_and_import(tmp_path, monkeypatch, agent, *records_of(MESSAGES), *left, title)
@@ -79,7 +79,7 @@ def test_a_result_that_is_only_a_picture_has_no_empty_text(tmp_path, monkeypatch
     assert '"text": ""' not in text
 
 
-def test_the_files_are_where_the_programs_look_for_them(tmp_path, monkeypatch):
+def test_files_are_written_where_the_other_agents_look(tmp_path, monkeypatch):
     claude, _ = export_and_import(tmp_path, monkeypatch, "claude", *records_of(MESSAGES))
     codex, _ = export_and_import(tmp_path, monkeypatch, "codex", *records_of(MESSAGES))
     name = claude.path.stem
@@ -88,7 +88,7 @@ def test_the_files_are_where_the_programs_look_for_them(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("agent", READERS)
-def test_a_summary_takes_the_place_of_what_it_covers(tmp_path, monkeypatch, agent):
+def test_summary_replaces_the_messages_it_covers(tmp_path, monkeypatch, agent):
     summary = CompactionRecord(7, AT.format(7), (1, 4), (1,), "## Goal\nGreet.")
     found, read = export_and_import(tmp_path, monkeypatch, agent, *records_of(MESSAGES), summary)
     [made] = [record for record in read.records if isinstance(record, CompactionRecord)]
@@ -98,7 +98,7 @@ def test_a_summary_takes_the_place_of_what_it_covers(tmp_path, monkeypatch, agen
     assert kinds.index("system" if agent == "claude" else "compacted") < len(kinds) - 2
 
 
-def test_codex_is_asked_to_continue_with_a_model_that_it_has(tmp_path, monkeypatch):
+def test_codex_export_names_a_model_only_if_codex_has_it(tmp_path, monkeypatch):
     for model, kinds in (("openai/gpt-5", ["session_meta", "turn_context"]), ("anthropic/m", ["session_meta"])):
         found, _ = export_and_import(tmp_path / model, monkeypatch, "codex", *records_of([user("Hi.")]), model=model)
         lines = [json.loads(line) for line in found.lines]

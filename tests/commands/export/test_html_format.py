@@ -42,7 +42,7 @@ def page(session) -> Page:
     return Page("".join(document(session, "html")))
 
 
-def test_a_page_holds_all_that_was_said_and_done():
+def test_page_contains_all_messages_and_tool_results():
     found = page(everything())
     everywhere = "".join(text for texts in found.texts.values() for text in texts)
 
@@ -55,13 +55,13 @@ def test_a_page_holds_all_that_was_said_and_done():
     assert {"added-line", "removed-line", "place"} <= found.values("class")
 
 
-def test_the_contents_lead_to_the_messages_of_the_user_that_were_not_undone():
+def test_contents_link_to_user_messages_that_were_not_undone():
     found = page(everything())
     assert found.texts["a"] == ["Mend *it* - now", "Like that", "Thanks"]
     assert {value[1:] for value in found.values("href")} <= found.values("id")
 
 
-def test_a_page_is_well_formed_and_runs_and_loads_nothing_whatever_is_in_the_session():
+def test_hostile_session_gives_a_well_formed_page_without_scripts():
     text = "".join(document(hostile(), "html"))
     found = Page(text)
 
@@ -76,7 +76,7 @@ def test_a_page_is_well_formed_and_runs_and_loads_nothing_whatever_is_in_the_ses
     assert "the end" in "".join(found.texts["div"])
 
 
-def test_links_of_a_model_are_kept_and_its_pictures_are_named_not_fetched():
+def test_links_are_kept_and_remote_pictures_are_not_loaded():
     found = page(
         whole(MessageRecord(1, "", assistant("[docs](https://example.org/a?b=1) ![p](https://x.example/p.png)")))
     )
@@ -86,7 +86,7 @@ def test_links_of_a_model_are_kept_and_its_pictures_are_named_not_fetched():
     assert "img" not in found.tags
 
 
-def test_code_is_coloured_where_its_language_is_known():
+def test_code_of_a_known_language_is_highlighted():
     text = "".join(
         document(whole(MessageRecord(1, "", assistant("```python\nimport os\n```\n```nonsense\n<b>\n```"))), "html")
     )
@@ -96,12 +96,12 @@ def test_code_is_coloured_where_its_language_is_known():
     assert "@media print" in text
 
 
-def test_what_the_user_typed_stands_as_it_was_typed():
+def test_user_text_is_kept_verbatim():
     found = page(whole(MessageRecord(1, "", user("# no heading\n  two  blanks"))))
     assert "# no heading\n  two  blanks" in found.texts["div"]
     assert "h3" not in found.tags
 
 
-def test_a_text_that_nobody_reads_is_not_rendered():
+def test_oversized_text_is_not_rendered_as_markdown():
     text = "".join(document(whole(MessageRecord(1, "", assistant("*x* <b>" + "y" * 300_000))), "html"))
     assert "<pre>*x* &lt;b&gt;yyy" in text

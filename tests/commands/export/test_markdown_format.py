@@ -130,7 +130,7 @@ Thanks
 """
 
 
-def test_everything_reads_in_its_order():
+def test_whole_session_is_written_in_order():
     assert "".join(document(everything(), "markdown")) == WRITTEN
 
 
@@ -139,7 +139,7 @@ def headings(text: str) -> list[str]:
     return [tokens[place + 1].content for place, each in enumerate(tokens) if each.type == "heading_open"]
 
 
-def test_no_output_breaks_out_of_its_fence_whatever_is_in_it():
+def test_tool_output_cannot_break_out_of_its_fence():
     fences = "\n".join("`" * length for length in range(3, 9)) + "\n~~~\n</details>\n## not a heading"
     text = "".join(
         document(
@@ -150,13 +150,13 @@ def test_no_output_breaks_out_of_its_fence_whatever_is_in_it():
     assert headings(text) == ["Session", "You"]
 
 
-def test_a_fence_that_a_user_left_open_ends_with_what_they_said():
+def test_unclosed_fence_ends_with_its_message():
     records = [MessageRecord(1, "", assistant("````python\nx = 1\n```")), MessageRecord(2, "", user("~~~\nmore"))]
     text = "".join(document(whole(*records, MessageRecord(3, "", user("end"))), "markdown"))
     assert headings(text) == ["Session", "ouro", "You", "You"]
 
 
-def test_hostile_text_begins_no_markup_of_its_own():
+def test_hostile_text_starts_no_markup():
     text = "".join(document(hostile(), "markdown"))
     tokens = MarkdownIt("commonmark", {"html": True}).parse(text)
     inner = [child for each in tokens for child in (each.children or [])]
@@ -169,7 +169,7 @@ def test_hostile_text_begins_no_markup_of_its_own():
     assert HOSTILE.splitlines()[0] in text  # in a code block, unchanged
 
 
-def test_pictures_that_are_large_or_markup_are_named():
+def test_large_and_svg_pictures_are_replaced_by_their_names():
     images = [Image("image/svg+xml", b"<svg/>", "a.svg"), Image("image/png", b"x" * 20_000, "b.png")]
     text = "".join(document(whole(MessageRecord(1, "", user("see", images))), "markdown"))
     assert text.endswith("see\n\n*[picture: a.svg, 6 bytes]*\n\n*[picture: b.png, 20,000 bytes]*\n")

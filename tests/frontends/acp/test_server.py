@@ -77,7 +77,7 @@ async def test_a_prompt_with_tools_plan_and_permission(ouro):
 
 @pytest.mark.parametrize(("answer", "told"), [("no", "The user refused"), ("cancelled", "The user refused"),
                                               ("error", "could not ask")])  # fmt: skip
-async def test_what_the_user_does_not_allow_is_not_done(ouro, answer, told):
+async def test_denied_permission_prevents_the_call(ouro, answer, told):
     ouro.server.script([Call("write", {"path": "made.txt", "content": "x"}), "Well."])
     async with connected(ouro, editor := Editor(answer)) as connection:
         await connection.new()
@@ -118,7 +118,7 @@ async def test_images_files_and_links_reach_the_model(ouro):
     assert "Attached files:\n\n<file path='api.py:1-2'>\nimport os\n</file>" in prompt
 
 
-async def test_what_is_not_saved_is_read_and_written_through_the_editor(ouro):
+async def test_unsaved_files_are_read_and_written_through_the_editor(ouro):
     file = str(ouro.folder / "api.py")
     edit = {"path": "api.py", "edits": [{"old_text": "x = 1", "new_text": "x = 2"}]}
     ouro.server.script([
@@ -134,7 +134,7 @@ async def test_what_is_not_saved_is_read_and_written_through_the_editor(ouro):
     assert editor.written == {file: "x = 2\nunsaved = True\n", str(ouro.folder / "new.py"): "y = 1\n"}
 
 
-async def test_a_cancel_ends_the_turn_and_the_session_goes_on(ouro):
+async def test_cancel_ends_the_turn_and_the_session_continues(ouro):
     ouro.server.script([Call("shell", {"command": "echo begun; sleep 60"}), "Again."])
     editor = Editor("yes")
     async with connected(ouro, editor, field_meta={"terminal_output": True}) as connection:
@@ -152,7 +152,7 @@ async def test_a_cancel_ends_the_turn_and_the_session_goes_on(ouro):
     assert any(meta.get("terminal_output", {}).get("data") == "begun\n" for meta in outputs)
 
 
-async def test_commands_run_in_terminals_of_the_editor_as_they_would_here(ouro):
+async def test_commands_run_in_editor_terminals_with_the_same_limits(ouro):
     """With permission, in the sandbox, without the editor's keys and without input."""
     lines = ["echo $EDITOR_KEY; cat; echo heron; exit 3", "rm -rf /etc/nothing", "sleep 60"]
     ouro.server.script([*(Call("shell", {"command": line}) for line in lines[:2]), "Done.",
@@ -176,7 +176,7 @@ async def test_commands_run_in_terminals_of_the_editor_as_they_would_here(ouro):
     assert editor.released == ["terminal-1", "terminal-2"]
 
 
-async def test_an_editor_that_opens_no_terminal_does_not_matter(ouro):
+async def test_commands_run_without_an_editor_terminal(ouro):
     ouro.server.script([Call("shell", {"command": "echo heron"}), "Done."])
     editor = Editor("yes")
     editor.has_terminals = False
@@ -186,7 +186,7 @@ async def test_an_editor_that_opens_no_terminal_does_not_matter(ouro):
     assert ouro.server.requests[-1].results[-1].startswith("heron\n")
 
 
-async def test_a_cancel_while_a_question_is_open(ouro):
+async def test_cancel_closes_an_open_question(ouro):
     ouro.server.script([Call("write", {"path": "made.txt", "content": "x"})])
     async with connected(ouro, editor := Editor("wait")) as connection:
         await connection.new()
@@ -229,7 +229,7 @@ async def test_commands_change_mode_and_model(ouro):
     assert {option.value for option in opened.config_options[1].options} >= {"openai/test-model", "openai/other-model"}
 
 
-async def test_a_question_of_the_agent_is_a_form_or_a_choice(ouro):
+async def test_question_is_shown_as_a_form_or_choice(ouro):
     ask = Call("ask_user", {"question": "Which one?", "choices": ["red", "blue"]})
     ouro.server.script([ask, "Well."] * 2)
     first, second = Editor("blue"), Editor()
@@ -245,7 +245,7 @@ async def test_a_question_of_the_agent_is_a_form_or_a_choice(ouro):
     assert "green" in ouro.server.requests[3].results[0]
 
 
-async def test_a_session_goes_on_in_the_terminal_and_back(ouro):
+async def test_session_continues_in_the_terminal_and_back(ouro):
     async with connected(ouro, Editor()) as connection:
         await connection.new()
         await connection.say("say: one")
@@ -273,7 +273,7 @@ async def test_a_session_goes_on_in_the_terminal_and_back(ouro):
     assert told == ["one", "two"]
 
 
-async def test_the_folder_is_trusted_with_the_first_prompt(ouro):
+async def test_trust_is_asked_with_the_first_prompt(ouro):
     (ouro.folder / "AGENTS.md").write_text("Say moo.\n")
     ouro.server.script(lambda request: "Well.")
     for answer, obeys in (("Cancel", False), ("yes — trust this folder, now and later", True), ("", True)):
@@ -295,11 +295,11 @@ async def test_an_answer_that_is_cut_ends_with_max_tokens(ouro):
     assert editor.text.startswith("Once upon a\n\n> ")
 
 
-def test_every_outcome_has_its_answer():
+def test_every_outcome_has_a_stop_reason():
     assert {*STOP_REASONS, "failed", "unauthorized"} == set(get_args(Outcome))
 
 
-async def test_a_subagent_is_shown_at_its_call(ouro):
+async def test_subagent_progress_is_shown_at_its_call(ouro):
     order = Call("subagent", {"agent": "explore", "task": "look", "prompt": "Look."})
     ouro.server.script(lambda request: order if "subagent" in request.tools and not request.results else "Done.")
     async with connected(ouro, editor := Editor()) as connection:
@@ -310,7 +310,7 @@ async def test_a_subagent_is_shown_at_its_call(ouro):
     assert any("explore-1" in update.content[0].content.text for update in shown if update.content)
 
 
-async def test_a_call_that_a_hook_changes_stays_one_call(ouro, home):
+async def test_call_changed_by_a_hook_stays_one_call(ouro, home):
     changed = json.dumps({"hookSpecificOutput": {"updatedInput": {"path": "b.txt", "content": "x"}}})
     (home / ".ouro").mkdir(mode=0o700, exist_ok=True)
     (home / ".ouro" / "config.yaml").write_text(
@@ -325,7 +325,7 @@ async def test_a_call_that_a_hook_changes_stays_one_call(ouro, home):
     assert (call.title, next(filter(None, titles))) == ("write a.txt", "write b.txt")
 
 
-async def test_errors_are_plain(ouro):
+async def test_errors_are_reported_as_text(ouro):
     ouro.server.script([failure(401, "bad key"), failure(400, "no such thing")])
     async with connected(ouro, Editor()) as connection:
         for cwd in ("relative", "/no/such/folder"):
@@ -343,7 +343,7 @@ async def test_errors_are_plain(ouro):
             await connection.new()
 
 
-async def test_servers_and_commands_of_the_editor_and_of_files(ouro):
+async def test_mcp_servers_of_the_editor_and_custom_commands_work(ouro):
     """MCP servers that the editor passes; custom commands in the completion, and as prompts."""
     commands = ouro.home / "commands" / "be"
     commands.mkdir(parents=True)

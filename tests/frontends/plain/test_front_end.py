@@ -46,21 +46,21 @@ async def print_from(repository):
     await turns.close()
 
 
-async def test_from_a_message_far_back(print_from):
+async def test_session_is_printed_from_an_early_message(print_from):
     text = await print_from(5)
     assert ("message 2." in text, "message 3." in text, "message 4." in text, "another way." in text) == (
         False, True, True, True,
     )  # fmt: skip
 
 
-async def test_from_a_message_of_a_branch_that_was_left(print_from):
+async def test_session_is_printed_from_a_message_of_an_abandoned_branch(print_from):
     text = await print_from(2 * 50)  # the answer of the model
     assert ("message 49." in text, "message 50." in text, "message 60." in text) == (False, True, True)
     assert "another way." not in text
     assert "on a branch that was left by a rewind" in text
 
 
-async def test_what_is_gone_is_said_and_the_end_is_printed(print_from):
+async def test_missing_message_is_reported_and_the_end_printed(print_from):
     text = await print_from(999)
     assert "Message 999 is not in this session any more." in text
     assert "another way." in text
@@ -73,7 +73,7 @@ async def test_the_terminal_sets_the_colours():
             await front_end.use_theme(name)
 
 
-def test_copying_uses_the_same_programs_as_the_full_screen(monkeypatch, tmp_path):
+def test_copy_uses_xclip_or_the_terminal_sequence(monkeypatch, tmp_path):
     (tmp_path / "xclip").write_text(f"#!/bin/sh\ncat > {tmp_path}/clip\n")
     (tmp_path / "xclip").chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

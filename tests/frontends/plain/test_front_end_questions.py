@@ -25,18 +25,18 @@ def test_a_permission_is_answered_by_a_letter_and_a_comment(line, permit):
 
 
 @pytest.mark.parametrize("line", ["", "1", "3", "yep", "maybe", "draft texty", "nothing", "always-on", "yn"])
-def test_anything_else_is_no_answer_to_a_permission(line):
+def test_other_text_is_no_answer_to_a_permission(line):
     with pytest.raises(NotUnderstood):
         parse_permit(line, get_args(PermitChoice))
 
 
 @pytest.mark.parametrize("line", ["a", "s"])
-def test_more_than_once_needs_a_rule(line):
+def test_always_and_session_need_a_rule(line):
     with pytest.raises(NotUnderstood, match="no rule for this call"):
         parse_permit(line, ("yes", "no"))
 
 
-def test_a_question_is_answered_by_numbers_or_words():
+def test_question_is_answered_by_numbers_or_text():
     one = Question("Which?", ("alpha", "beta"))
     several = Question("Which?", ("alpha", "beta", "gamma"), several=True)
     assert parse_reply("2", one) == Reply(("beta",))
@@ -53,7 +53,7 @@ def test_a_number_that_is_not_offered_is_asked_again(line):
         parse_reply(line, Question("Which?", ("alpha", "beta")))
 
 
-def test_a_choice_is_made_by_number_or_start():
+def test_choice_is_made_by_number_or_prefix():
     values = ["ask", "edit", "auto"]
     assert parse_choice("2", values) == "edit"
     assert parse_choice("au", values) == "auto"

@@ -87,7 +87,7 @@ def test_a_message_is_answered_in_markdown_and_ctrl_d_leaves(terminal):
     assert "sent=['hi there']" in screen.end()
 
 
-def test_a_compaction_runs_as_a_turn_and_tells_what_it_did(terminal):
+def test_compact_runs_as_a_turn_and_shows_its_result(terminal):
     screen = terminal("answers")
     screen.type("/compact the tests\r")
     screen.wait_for("Compacted: 80,000")
@@ -95,7 +95,7 @@ def test_a_compaction_runs_as_a_turn_and_tells_what_it_did(terminal):
     assert "Compacting the session" in screen.end()
 
 
-def test_a_permission_is_answered_by_a_letter_and_a_wrong_line_is_asked_again(terminal):
+def test_permission_answer_is_parsed_and_a_wrong_line_asked_again(terminal):
     screen = terminal("permission")
     screen.type("go\r")
     screen.wait_for("edit(api.py)")
@@ -108,7 +108,7 @@ def test_a_permission_is_answered_by_a_letter_and_a_wrong_line_is_asked_again(te
     assert "Permit(choice='yes', comment='only this')" in screen.end()
 
 
-def test_a_draft_steps_aside_for_a_question_and_comes_back(terminal):
+def test_draft_is_restored_after_a_question(terminal):
     screen = terminal("permission")
     screen.type("go\rmy draft")
     screen.wait_for("y/a/n? ")
@@ -129,7 +129,7 @@ def test_a_question_is_answered_by_its_number(terminal):
     assert "Reply(answers=('beta',))" in screen.end()
 
 
-def test_what_is_typed_while_it_works_steers_and_ctrl_c_interrupts(terminal):
+def test_typed_text_steers_a_turn_and_ctrl_c_interrupts(terminal):
     screen = terminal("waiting")
     screen.type("go\r")
     screen.wait_for("Working.")
@@ -175,7 +175,7 @@ def test_shell_lines_commands_and_modes(terminal):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_it_in_good_order_s5(terminal, number, code):
+def test_signal_closes_the_session_and_sets_the_exit_code_s5(terminal, number, code):
     screen = terminal("waiting")
     screen.type("go\r")
     screen.wait_for("Working.")
@@ -186,7 +186,7 @@ def test_a_signal_ends_it_in_good_order_s5(terminal, number, code):
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_a_terminal_that_is_closed_ends_it_s5(terminal, term):
+def test_closed_terminal_ends_the_program_s5(terminal, term):
     screen = terminal("waiting", term)
     screen.type("go\r")
     screen.wait_for("Working.")
@@ -197,7 +197,7 @@ def test_a_terminal_that_is_closed_ends_it_s5(terminal, term):
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
-def test_nothing_from_outside_reaches_the_terminal_as_an_order_u1_u2(terminal, term):
+def test_hostile_output_is_not_interpreted_by_the_terminal_u1_u2(terminal, term):
     screen = terminal("hostile", term)
     screen.type("go\r")
     screen.wait_for("y/a/n? ")
@@ -245,7 +245,7 @@ def run_piped(given, *arguments):
     return done.stdout
 
 
-def test_a_first_message_is_answered_before_the_piped_input_counts_u7():
+def test_first_message_is_sent_before_piped_input_is_read_u7():
     assert "sent=['hi'] steered=[]" in run_piped("", "answers", "hi")
     printed = run_piped("n not now\n", "permission", "go")
     assert "sent=['go'] steered=[]" in printed
@@ -286,7 +286,7 @@ def test_a_signal_ends_piped_input_in_a_turn_s5():
             program.kill()
 
 
-def test_piped_lines_are_worked_through_one_by_one_u7():
+def test_piped_lines_are_processed_in_order_u7():
     printed = run_piped("go\ny\n!ls\n/status\nlast", "permission")
     assert "sent=['go', 'last']" in printed
     assert "shell=[('ls', True)]" in printed
@@ -294,7 +294,7 @@ def test_piped_lines_are_worked_through_one_by_one_u7():
     assert "\x1b" not in printed
 
 
-def test_history_is_shared_and_answers_are_not_kept(terminal, home):
+def test_history_is_shared_and_excludes_answers_to_questions(terminal, home):
     screen = terminal("permission")
     screen.type("go\r")
     screen.wait_for("y/a/n? ")

@@ -20,7 +20,7 @@ from ouro.frontends.history import PromptHistory
 from ouro.frontends.tui.screens.sheet import Picker
 
 
-async def test_enter_sends_what_was_typed_and_shows_the_answer():
+async def test_enter_sends_the_prompt_and_shows_the_answer():
     session = FakeSession([says("Hello, **you**.")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -30,7 +30,7 @@ async def test_enter_sends_what_was_typed_and_shows_the_answer():
     assert session.sent == ["hi there"]
 
 
-async def test_every_way_to_write_a_new_line():
+async def test_every_newline_key_inserts_a_newline():
     session = FakeSession([says("ok")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -39,7 +39,7 @@ async def test_every_way_to_write_a_new_line():
     assert session.sent == ["a\nb\nc\nd\ne"]
 
 
-async def test_enter_while_it_runs_steers_and_tab_queues_for_the_next_turn():
+async def test_enter_steers_a_running_turn_and_tab_queues():
     session = FakeSession([[busy := Wait()], says("done"), says("done")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -53,7 +53,7 @@ async def test_enter_while_it_runs_steers_and_tab_queues_for_the_next_turn():
         await until(pilot, lambda: session.sent == ["go", "now", "later"])
 
 
-async def test_up_on_empty_input_withdraws_what_waits_last_first():
+async def test_up_in_an_empty_prompt_withdraws_the_last_queued_message():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -83,7 +83,7 @@ async def test_escape_interrupts_and_a_second_one_kills_the_children():
         assert (session.interrupts, session.kills) == (2, 1)
 
 
-async def test_escape_gives_back_what_waited_to_be_said():
+async def test_escape_returns_queued_messages_to_the_prompt():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -114,7 +114,7 @@ async def test_x5_ctrl_c_clears_then_interrupts_then_quits():
     assert pilot.app.return_value == 0
 
 
-async def test_x5_ctrl_c_gives_back_what_is_queued_and_does_not_send_it():
+async def test_x5_ctrl_c_returns_queued_messages_and_does_not_send_them():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -135,7 +135,7 @@ async def test_ctrl_d_quits_on_empty_input_only():
         await until(pilot, lambda: pilot.app._exit)
 
 
-async def test_shift_tab_goes_round_the_modes():
+async def test_shift_tab_cycles_the_modes():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -146,7 +146,7 @@ async def test_shift_tab_goes_round_the_modes():
         assert modes == ["edit", "plan", "auto", "ask"]
 
 
-async def test_shell_lines_are_shared_with_one_mark_and_private_with_two():
+async def test_one_mark_shares_a_shell_line_and_two_keep_it_private():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -159,7 +159,7 @@ async def test_shell_lines_are_shared_with_one_mark_and_private_with_two():
     assert session.shell_lines == [("ls -l", True), ("env", False)]
 
 
-async def test_a_heading_is_ordinary_text():
+async def test_heading_is_sent_as_a_message():
     session = FakeSession([says("ok")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -167,7 +167,7 @@ async def test_a_heading_is_ordinary_text():
         await until(pilot, lambda: session.sent == ["## a"])
 
 
-async def test_the_plan_shows_itself_while_it_is_open_and_ctrl_t_hides_it():
+async def test_plan_is_shown_while_open_and_ctrl_t_hides_it():
     plan = (Todo("look", "done"), Todo("change", "in_progress"), Todo("test"))
     session = FakeSession(
         [[TodosChanged(plan), Wait(), TodosChanged(tuple(replace(todo, state="done") for todo in plan))]]
@@ -181,7 +181,7 @@ async def test_the_plan_shows_itself_while_it_is_open_and_ctrl_t_hides_it():
         await until(pilot, lambda: "▶ change" not in screen_text(pilot.app))
 
 
-async def test_a_fault_in_a_turn_is_told_and_the_screen_lives_on():
+async def test_exception_in_a_turn_is_shown_and_the_screen_continues():
     def broken(text):
         raise ValueError("boom")
 
@@ -194,7 +194,7 @@ async def test_a_fault_in_a_turn_is_told_and_the_screen_lives_on():
         await until(pilot, lambda: "still here" in shown(pilot.app))
 
 
-async def test_slash_commands_run_and_unknown_ones_are_told():
+async def test_unknown_slash_command_is_reported():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -204,7 +204,7 @@ async def test_slash_commands_run_and_unknown_ones_are_told():
     assert session.sent == []
 
 
-async def test_what_a_command_shows_stands_below_the_typed_line():
+async def test_command_output_follows_the_typed_line():
     async with screen_of(FakeSession([says("hello")])).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         for line, output in (("/diff abc", "Error: `abc` is not a number"), ("/help", "/resume")):
@@ -218,7 +218,7 @@ async def test_what_a_command_shows_stands_below_the_typed_line():
         assert screen_text(pilot.app).count("/usr/bin is full") == 1
 
 
-async def test_help_is_shown_from_its_beginning_and_says_how_much_follows():
+async def test_help_starts_at_the_top_and_counts_the_lines_below():
     async with screen_of(FakeSession([says("hello")])).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press(*"/help", "enter")
@@ -245,7 +245,7 @@ async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
         assert pilot.app.conversation.prompt.text == "a?"
 
 
-async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_user():
+async def test_sheets_use_the_configured_keys():
     keys = {"page_down": "f9", "help": "f8", "receipt": "f7"}
     async with screen_of(FakeSession(), keys={**keys, "select_all": []}).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
@@ -260,7 +260,7 @@ async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_user():
 
 
 @pytest.mark.parametrize("bell_after", [60.0, 0.0])
-async def test_a_short_turn_does_not_ring_nor_any_where_the_bell_is_off(bell_after):
+async def test_bell_does_not_ring_for_a_short_turn_or_if_disabled(bell_after):
     rung = []
     session = FakeSession([says("quick")])
     app = screen_of(session, bell_after=bell_after)
@@ -280,7 +280,7 @@ async def test_keys_can_be_changed():
         await until(pilot, lambda: session.sent == ["a\nb"])
 
 
-async def test_a_paste_is_one_piece_and_sends_nothing():
+async def test_paste_is_inserted_at_once_and_sends_nothing():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -313,7 +313,7 @@ async def test_a_compaction_waits_for_a_shell_line_and_runs_as_a_turn():
     assert session.window.keeps == ["the tests"]
 
 
-async def test_what_steers_and_what_is_queued_look_different_and_are_counted():
+async def test_steering_and_queued_messages_look_different_and_are_counted():
     session = FakeSession([[busy := Wait()], says("done"), says("done")])
     async with screen_of(session).run_test(size=(100, 24)) as pilot:
         await opened(pilot)
@@ -328,7 +328,7 @@ async def test_what_steers_and_what_is_queued_look_different_and_are_counted():
         await until(pilot, lambda: "queued" not in screen_text(pilot.app))
 
 
-async def test_a_message_that_came_too_late_to_steer_a_command_is_sent_afterwards():
+async def test_message_too_late_to_steer_a_command_is_sent_afterwards():
     session = FakeSession([[busy := Wait()], says("done")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -340,7 +340,7 @@ async def test_a_message_that_came_too_late_to_steer_a_command_is_sent_afterward
         await until(pilot, lambda: session.sent[1:] == ["now"])
 
 
-async def test_a_long_turn_rings_unless_the_user_is_looking():
+async def test_bell_rings_after_a_long_turn_unless_focused():
     rung = []
     session = FakeSession([[one := Wait()], [two := Wait()]])
     app = screen_of(session, bell_after=1e-6)
@@ -369,7 +369,7 @@ async def test_a_long_message_is_folded_in_the_transcript():
         await until(pilot, lambda: "row 599" in shown(pilot.app))
 
 
-async def test_the_theme_list_shows_each_theme_and_esc_brings_back_the_old_one():
+async def test_theme_list_previews_themes_and_esc_restores_the_old_one():
     saved = []
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
@@ -396,7 +396,7 @@ async def test_the_theme_list_shows_each_theme_and_esc_brings_back_the_old_one()
         await until(pilot, lambda: pilot.app.theme == "light" and saved[-1] == "light")
 
 
-async def test_a_choice_that_is_cut_in_the_list_is_shown_whole_below_it():
+async def test_truncated_choice_is_shown_whole_below_the_list():
     choices = (Choice("one", "the first", "fits"), Choice("two", "the second", "is far too long for a narrow screen"))
     async with screen_of(FakeSession()).run_test(size=(40, 10)) as pilot:
         await opened(pilot)
@@ -408,7 +408,7 @@ async def test_a_choice_that_is_cut_in_the_list_is_shown_whole_below_it():
         assert "2 the second" in screen_text(pilot.app)
 
 
-async def test_a_list_that_is_resized_while_it_closes_ends_nothing():
+async def test_resize_while_a_list_closes_is_harmless():
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         picker = Picker("Which one?", [Choice("a", "a")])
@@ -418,7 +418,7 @@ async def test_a_list_that_is_resized_while_it_closes_ends_nothing():
         await pilot.pause()
 
 
-async def test_a_narrow_list_shows_what_can_be_chosen_before_its_details():
+async def test_narrow_list_shows_labels_before_details():
     choices = [Choice("1", "open it read-only", "nothing that is said here is saved")]
     async with screen_of(FakeSession()).run_test(size=(40, 15)) as pilot:
         await opened(pilot)
@@ -426,7 +426,7 @@ async def test_a_narrow_list_shows_what_can_be_chosen_before_its_details():
         await until(pilot, lambda: "❯ 1 open it read-only  nothing" in screen_text(pilot.app))
 
 
-async def test_the_marked_choice_of_a_long_list_and_the_keys_are_in_sight():
+async def test_marked_choice_and_keys_stay_visible_in_a_long_list():
     choices = [Choice(str(number), f"choice {number}") for number in range(40)]
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
@@ -440,7 +440,7 @@ async def test_the_marked_choice_of_a_long_list_and_the_keys_are_in_sight():
         )
 
 
-async def test_what_was_shown_for_a_question_stays_in_sight_and_scrolls():
+async def test_text_shown_for_a_question_stays_visible_and_scrolls():
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         front_end = pilot.app.front_end
@@ -458,7 +458,7 @@ async def test_what_was_shown_for_a_question_stays_in_sight_and_scrolls():
         await until(pilot, lambda: view.size.height > 16)
 
 
-async def test_the_search_of_the_history_does_not_read_all_of_a_long_paste(monkeypatch):
+async def test_history_search_shortens_a_long_paste(monkeypatch):
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         monkeypatch.setattr(PromptHistory, "entries", lambda _history: ["word " * 100_000])
@@ -469,7 +469,7 @@ async def test_the_search_of_the_history_does_not_read_all_of_a_long_paste(monke
         await until(pilot, lambda: len(pilot.app.conversation.prompt.text) == 500_000)
 
 
-async def test_a_session_that_is_not_saved_says_so_on_every_width():
+async def test_unsaved_session_is_marked_at_every_width():
     session = FakeSession()
     session._status = replace(session._status, is_saved=False)
     async with screen_of(session).run_test(size=(100, 24)) as pilot:

@@ -37,7 +37,7 @@ def cells(terminal):
 
 @pytest.mark.parametrize("size", [(24, 80), (10, 40), (40, 120), (7, 30)])
 @pytest.mark.parametrize("colours", [{}, {"COLORTERM": ""}])
-def test_the_first_picture_looks_as_the_screen_that_follows(start, size, colours):
+def test_first_frame_matches_the_screen_that_follows(start, size, colours):
     terminal = start("slow", size=size, **colours)
     terminal.until(lambda: terminal.shows("❯"))
     terminal.until(lambda: terminal.shows(OPENING[: size[1] - 2]))
@@ -52,7 +52,7 @@ def test_the_first_picture_looks_as_the_screen_that_follows(start, size, colours
     ] == []
 
 
-def test_the_first_picture_needs_no_heavy_module():
+def test_first_frame_imports_no_heavy_module():
     code = (
         "import sys; import ouro.frontends.tui.first_frame\n"
         "heavy = {'textual', 'rich', 'yaml', 'asyncio', 'litellm', 'httpx', 'msgspec'} & set(sys.modules)\n"
@@ -61,14 +61,14 @@ def test_the_first_picture_needs_no_heavy_module():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_what_is_typed_right_after_exec_arrives_in_the_prompt_with_its_enter(start):
+def test_keys_typed_at_once_reach_the_prompt_with_enter(start):
     terminal = start("slow")
     terminal.send("the first words typed here\rand thirty more of them")
     terminal.until(lambda: terminal.calls("sent") == ["the first words typed here"])
     terminal.until(lambda: terminal.shows("❯ and thirty more of them"))
 
 
-def test_what_is_typed_while_textual_comes_up_arrives_in_the_prompt(start):
+def test_keys_typed_while_textual_starts_reach_the_prompt(start):
     terminal = start("slow")
     terminal.until(lambda: terminal.shows(OPENING))
     for key in "thirty keys, typed one by one\rand more":
@@ -77,7 +77,7 @@ def test_what_is_typed_while_textual_comes_up_arrives_in_the_prompt(start):
     terminal.until(lambda: terminal.shows("❯ and more"))
 
 
-def test_the_terminal_is_given_back_when_starting_fails(start):
+def test_terminal_is_restored_when_starting_fails(start):
     terminal = start("fails")
     before = termios.tcgetattr(terminal.child.child_fd)
     assert terminal.end() == 1
@@ -86,7 +86,7 @@ def test_the_terminal_is_given_back_when_starting_fails(start):
     assert before[3] & termios.ECHO
 
 
-def test_the_screen_is_not_cleared_when_textual_takes_over(start):
+def test_screen_is_not_cleared_when_textual_starts(start):
     terminal = start("plain")
     terminal.until(lambda: terminal.calls("opened"))
     terminal.until(lambda: terminal.shows("fake/one"[5:]))
@@ -95,7 +95,7 @@ def test_the_screen_is_not_cleared_when_textual_takes_over(start):
 
 
 @pytest.mark.parametrize(("answer", "background"), [("rgb:fbfb/fafa/f7f7", "fbfaf7"), ("rgb:0000/2b2b/3636", "0f1115")])
-def test_theme_auto_is_the_one_that_fits_the_terminal(start, answer, background):
+def test_theme_auto_follows_the_terminal_background(start, answer, background):
     terminal = start("auto")
     terminal.background = ""
     terminal.until(lambda: b"\x1b]11;?" in terminal.raw)
@@ -104,7 +104,7 @@ def test_theme_auto_is_the_one_that_fits_the_terminal(start, answer, background)
     terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {background})
 
 
-def test_an_answer_between_the_first_frame_and_the_app_counts(start, tmp_path):
+def test_background_reply_between_first_frame_and_app_is_used(start, tmp_path):
     terminal = start("late")
     terminal.background = ""
     terminal.until(lambda: (tmp_path / "made").exists())
@@ -115,7 +115,7 @@ def test_an_answer_between_the_first_frame_and_the_app_counts(start, tmp_path):
     terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"}, 5)
 
 
-def test_an_answer_that_comes_late_changes_the_theme_and_types_nothing(start):
+def test_late_background_reply_changes_the_theme_and_types_nothing(start):
     terminal = start("auto")
     terminal.background = ""
     terminal.send("typed")

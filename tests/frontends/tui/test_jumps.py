@@ -64,7 +64,7 @@ async def run_command(pilot, line):
     await pilot.press(*line, "enter")
 
 
-async def test_blame_opens_the_session_at_the_message_far_back_that_taught_a_line(app, sessions):
+async def test_blame_opens_the_session_at_the_source_message(app, sessions):
     commit_memory("facts.md", "- One.\n", 7, 13)
     await sessions.close_session(OLD)
     async with app().run_test(size=(100, 30)) as pilot:
@@ -75,7 +75,7 @@ async def test_blame_opens_the_session_at_the_message_far_back_that_taught_a_lin
         await assert_message_at_top(pilot, 7)
 
 
-async def test_the_evidence_of_a_note_leads_to_its_turn(app, sessions):
+async def test_evidence_of_a_note_opens_its_turn(app, sessions):
     note = Note(id="mem_00000001", scope="user", session_id=OLD, turn=40, text="Use tox.")
     commit_memory(note.file_name, note_text(note), 40, 79)
     await sessions.close_session(OLD)
@@ -87,7 +87,7 @@ async def test_the_evidence_of_a_note_leads_to_its_turn(app, sessions):
         await assert_message_at_top(pilot, 40)
 
 
-async def test_why_of_a_turn_leads_to_it_in_this_very_session(app, sessions):
+async def test_why_jumps_to_a_turn_of_the_current_session(app, sessions):
     await sessions.close_session(OLD)
     async with app(OpenRequest(OLD)).run_test(size=(100, 30)) as pilot:
         await run_command(pilot, "/memory why 12")
@@ -96,7 +96,7 @@ async def test_why_of_a_turn_leads_to_it_in_this_very_session(app, sessions):
         await assert_message_at_top(pilot, 12)
 
 
-async def test_the_browser_jumps_to_the_turn_that_taught(app, sessions):
+async def test_memory_browser_opens_the_source_turn(app, sessions):
     commit_memory("facts.md", "- One.\n", 30, 59)
     await sessions.close_session(OLD)
     async with app().run_test(size=(100, 30)) as pilot:
@@ -112,7 +112,7 @@ async def test_the_browser_jumps_to_the_turn_that_taught(app, sessions):
         await assert_message_at_top(pilot, 30)
 
 
-async def test_a_message_of_a_branch_that_was_left_is_shown_on_that_branch_and_that_is_said(app, sessions):
+async def test_message_of_an_abandoned_branch_is_shown_with_a_notice(app, sessions):
     await sessions.save_memory(OLD, RewindRecord(100, AT, ("conversation",)))
     await sessions.save_memory(OLD, MessageRecord(2 * TURNS + 1, AT, user("Another way.")))
     await sessions.close_session(OLD)
@@ -129,7 +129,7 @@ async def test_a_message_of_a_branch_that_was_left_is_shown_on_that_branch_and_t
     assert last == MessageRecord(2 * TURNS + 1, AT, user("Another way."))  # opening has changed nothing
 
 
-async def test_a_message_that_is_gone_is_said_and_the_session_is_there(app, sessions):
+async def test_missing_message_is_reported_and_the_session_shown(app, sessions):
     await sessions.close_session(OLD)
     async with app(OpenRequest(OLD, read_only=True, message=9_999)).run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: "Message 9999 is not in this session any more." in screen_text(pilot.app))

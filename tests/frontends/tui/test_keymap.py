@@ -4,7 +4,7 @@ from ouro.errors import ConfigError
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, format_key
 
 
-def test_every_key_of_the_interface_does_what_it_says():
+def test_default_keys_have_their_documented_actions():
     keymap = Keymap()
     assert keymap.keys("send") == ("enter",)
     assert keymap.keys("newline") == ("shift+enter", "alt+enter", "ctrl+j")
@@ -17,14 +17,14 @@ def test_every_key_of_the_interface_does_what_it_says():
     }
 
 
-def test_no_key_does_two_things_in_one_place_and_ctrl_h_does_nothing():
+def test_no_key_has_two_actions_in_one_place_and_ctrl_h_none():
     for places in (("prompt", "edit", "app"), ("answer", "app")):
         keys = [key for action in ACTIONS if action.place in places for key in Keymap().keys(action.name)]
         assert sorted(keys) == sorted(set(keys))
         assert "ctrl+h" not in keys
 
 
-def test_a_key_can_be_changed_added_and_taken_away():
+def test_key_can_be_changed_added_and_removed():
     keymap = Keymap({"stash": "F5", "queue": [], "redraw": ["ctrl+l", "Shift+Ctrl+R"]})
     assert [keymap.keys(name) for name in ("stash", "queue", "redraw")] == [("f5",), (), ("ctrl+l", "ctrl+shift+r")]
 
@@ -38,19 +38,19 @@ def test_a_key_can_be_changed_added_and_taken_away():
         ({"stash": "ctrl+o"}, "`ctrl+o` is a key of both `stash` and `outputs`"),
     ],
 )
-def test_what_cannot_be_is_an_error_that_names_it(changes, message):
+def test_invalid_key_setting_is_an_error_that_names_it(changes, message):
     with pytest.raises(ConfigError, match=r"tui\.keys") as error:
         Keymap({name: key if isinstance(key, str) else [key] for name, key in changes.items()})
     assert message in str(error.value)
 
 
-def test_signs_have_the_names_that_textual_gives_them():
+def test_punctuation_keys_use_the_textual_names():
     assert Keymap({"help": [".", "period", "ctrl+-", "_"]}).keys("help") == (
         "full_stop", "full_stop", "ctrl+minus", "underscore",
     )  # fmt: skip
 
 
-def test_keys_are_shown_as_people_write_them():
+def test_keys_are_formatted_for_display():
     assert [format_key(key) for key in ("ctrl+x ctrl+e", "question_mark", "escape", "up")] == [
         "Ctrl+X Ctrl+E",
         "?",

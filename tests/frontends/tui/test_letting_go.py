@@ -40,7 +40,7 @@ async def ask(pilot, text):
     await until(pilot, lambda: text in block_texts(pilot.app) and not pilot.app.turns.running)
 
 
-async def test_the_screen_keeps_the_last_messages_and_shows_each_of_the_others_once_who_scrolls(session, monkeypatch):
+async def test_screen_drops_old_messages_and_scrolling_restores_each_once(session, monkeypatch):
     monkeypatch.setattr(conversation, "MAX_BLOCKS", 30)
     everything = [f"question {number}" for number in range(TURNS)]
 

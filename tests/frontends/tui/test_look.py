@@ -32,7 +32,7 @@ def _luminance(color):
 
 
 @pytest.mark.parametrize("name", MIXED_THEMES)
-def test_each_tone_can_be_read_where_it_is_used(name):
+def test_every_tone_has_enough_contrast(name):
     colors = THEMES[name]
     pairs = [(tone, ground) for tone in TONES for ground in ("background", "surface")]
     pairs += [(tone, "panel") for tone in ("text", "muted")] + [("background", "info")]  # last: the selection
@@ -41,14 +41,14 @@ def test_each_tone_can_be_read_where_it_is_used(name):
 
 
 @pytest.mark.parametrize("name", MIXED_THEMES)
-def test_grounds_stay_grey_in_256_colours(name):
+def test_backgrounds_stay_grey_in_256_colours(name):
     for ground in ("background", "surface", "panel"):
         color = RichColor.parse(THEMES[name][ground]).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
         assert max(color) - min(color) < 16, f"{ground} becomes {color.hex}"
 
 
 @pytest.mark.parametrize("name", MIXED_THEMES)
-async def test_messages_code_diffs_and_what_is_selected_can_be_read(name):
+async def test_messages_code_diffs_and_selection_have_enough_contrast(name):
     async with screen_of(FakeSession([]), theme=name).run_test() as pilot:
         await opened(pilot)
         palette = Palette(pilot.app.theme_variables)
@@ -76,7 +76,7 @@ async def test_messages_code_diffs_and_what_is_selected_can_be_read(name):
     ("answer", "theme"),
     [("rgb:fbfb/fafa/f7f7", "light"), ("rgb:00/2b/36", "dark"), ("rgba:ffff/ffff/dddd/8000", "light"), ("", "dark")],
 )
-def test_the_theme_fits_the_background_of_the_terminal(answer, theme):
+def test_theme_is_chosen_by_the_terminal_background(answer, theme):
     assert theme_for(answer) == theme
 
 
@@ -89,14 +89,14 @@ def test_the_theme_fits_the_background_of_the_terminal(answer, theme):
         ({"TERM": "xterm", "COLORTERM": "truecolor"}, "auto"),
     ],
 )
-def test_a_terminal_with_few_colours_is_drawn_in_its_own(environment, theme, monkeypatch):
+def test_terminal_with_few_colours_uses_its_own_palette(environment, theme, monkeypatch):
     monkeypatch.delenv("COLORTERM", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert look_in(Path.cwd()).theme == theme
 
 
-async def test_what_has_a_meaning_keeps_its_colour_in_16_colours():
+async def test_meaningful_colours_are_kept_in_16_colours():
     async with screen_of(FakeSession([]), theme=ANSI).run_test() as pilot:
         await opened(pilot)
         palette = Palette(pilot.app.theme_variables)

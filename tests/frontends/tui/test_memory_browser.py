@@ -93,7 +93,7 @@ async def shows(pilot, words):
     await until(pilot, lambda: words in screen_text(pilot.app))
 
 
-async def test_it_opens_in_the_list_where_keys_act_and_slash_searches(app):
+async def test_browser_opens_in_the_list_and_slash_searches(app):
     async with app.run_test(size=(80, 24)) as pilot:
         browser = await browsing(pilot, searches=False)
         await pilot.press("down", "t")
@@ -102,7 +102,7 @@ async def test_it_opens_in_the_list_where_keys_act_and_slash_searches(app):
         await until(pilot, lambda: texts(browser) == ["Answer in German."])
 
 
-async def test_notes_in_force_are_listed_and_typing_narrows_them_down(app):
+async def test_active_notes_are_listed_and_typing_filters_them(app):
     async with app.run_test(size=(80, 24)) as pilot:
         browser = await browsing(pilot)
         assert sorted(texts(browser)) == sorted(each.text for each in NOTES[1:])
@@ -112,7 +112,7 @@ async def test_notes_in_force_are_listed_and_typing_narrows_them_down(app):
         await shows(pilot, "Changed 1 time, oldest first")
 
 
-async def test_a_note_tells_its_badges_and_leads_to_others_and_back(app):
+async def test_note_shows_its_badges_and_links_to_others(app):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press(*"fridays")
@@ -131,7 +131,7 @@ async def test_a_note_tells_its_badges_and_leads_to_others_and_back(app):
         await until(pilot, lambda: not isinstance(pilot.app.screen, MemoryBrowser))
 
 
-async def test_evidence_shows_the_words_and_opens_their_session_to_look_only(app):
+async def test_evidence_shows_the_message_and_opens_its_session_read_only(app):
     async with app.run_test(size=(100, 30)) as pilot:
         await browsing(pilot)
         await pilot.press(*"pytest -q", "enter")
@@ -169,7 +169,7 @@ async def test_the_timeline_undoes_one_change_of_a_commit(app, memory):
         assert (memory.folder / "facts.md").read_text() == "- 1.\n- Two.\n- 3.\n"
 
 
-async def test_archive_and_restore_and_undo_by_one_key(app, memory):
+async def test_archive_restore_and_undo_take_one_key(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press(*"german", "tab", "a")
@@ -188,7 +188,7 @@ async def test_archive_and_restore_and_undo_by_one_key(app, memory):
         await shows(pilot, " is confirmed")
 
 
-async def test_what_changes_while_it_is_open_is_shown_and_leaves_one_line_behind(app, memory):
+async def test_changes_while_open_are_shown_and_leave_one_line(app, memory):
     diff = Diff((FileChange("preferences.md", "", "- Use tabs.\n"),))
     learned = CoreChanged("user", "agent", "facts.md: + Four.", Display("+1", Diff((FileChange("f", "", "- Four."),))))
     by_hand = CoreChanged("user", "person", "preferences.md: + Use tabs.", Display("+1 -0", diff))
@@ -223,7 +223,7 @@ async def test_a_note_is_edited_in_the_editor(app, memory, monkeypatch, tmp_path
         assert texts(browser) == []
 
 
-async def test_front_matter_that_cannot_be_read_is_kept_and_told(app, memory, monkeypatch, tmp_path):
+async def test_invalid_front_matter_is_saved_and_reported(app, memory, monkeypatch, tmp_path):
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i -e 's/^---$/--/' -e 's/German/Dutch/' \"$1\"\n")
     editor.chmod(0o700)
@@ -236,7 +236,7 @@ async def test_front_matter_that_cannot_be_read_is_kept_and_told(app, memory, mo
         assert "Answer in Dutch." in (memory.folder / "mem_00000003.md").read_text()
 
 
-async def test_what_nobody_has_approved_is_marked_and_not_changed(app, memory):
+async def test_unapproved_note_is_marked_and_not_changed(app, memory):
     doubtful = memory.folder / "mem_00000003.md"
     doubtful.write_text(doubtful.read_text().replace("German", "Klingon"))
     memory.scopes["user"].open()
@@ -250,7 +250,7 @@ async def test_what_nobody_has_approved_is_marked_and_not_changed(app, memory):
         assert doubtful.read_text() == before
 
 
-async def test_a_proposal_is_accepted_with_one_key(app, memory):
+async def test_pending_change_is_accepted_with_one_key(app, memory):
     await memory.begin("Look at the README.")
     await memory.read("README.md", "tests run with tox")
     await memory.write("preferences.md", "- Tests run with tox.\n")
@@ -266,7 +266,7 @@ async def test_a_proposal_is_accepted_with_one_key(app, memory):
         assert texts(browser) == []
 
 
-async def test_a_line_of_the_core_says_who_wrote_it(app):
+async def test_core_line_shows_its_author(app):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press("tab", "right")
@@ -276,7 +276,7 @@ async def test_a_line_of_the_core_says_who_wrote_it(app):
         await shows(pilot, "1 · facts.md · line 1")
 
 
-async def test_hostile_text_stays_text(app, memory):
+async def test_hostile_text_is_escaped(app, memory):
     hostile = note(9, "[red]x[/red] \x1b[2J\x1b]0;owned\x07 end")
     memory.scopes["user"].store.save_and_commit({hostile.file_name: note_text(hostile)}, "Add: it")
     async with app.run_test(size=(100, 30)) as pilot:
@@ -298,7 +298,7 @@ async def test_on_forty_by_ten_list_and_detail_take_turns(app):
         await until(pilot, lambda: browser._list.has_focus)
 
 
-async def test_where_memory_is_off_the_key_says_so():
+async def test_memory_off_is_reported_by_the_key():
     app = screen_of(FakeSession())
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
@@ -306,7 +306,7 @@ async def test_where_memory_is_off_the_key_says_so():
         await shows(pilot, "Memory is off here")
 
 
-async def test_categories_one_after_the_other_and_all_of_them_in_the_next_tab(app):
+async def test_t_cycles_categories_and_the_next_tab_shows_all(app):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press("tab", "t")
@@ -318,7 +318,7 @@ async def test_categories_one_after_the_other_and_all_of_them_in_the_next_tab(ap
         await until(pilot, lambda: len(texts(browser)) == 3)
 
 
-async def test_the_receipt_of_the_last_message_is_among_it_and_leads_to_its_notes(app):
+async def test_receipt_of_the_last_message_links_to_its_notes(app):
     item = Remembered("mem_00000003", "Answer in German.", "loaded", "names ruff", "user", 2.5, 9)
     app.session.memory.recalled = NotesRecalled((item,), "local")
     async with app.run_test(size=(100, 30)) as pilot:
@@ -331,7 +331,7 @@ async def test_the_receipt_of_the_last_message_is_among_it_and_leads_to_its_note
         await until(pilot, lambda: not isinstance(pilot.app.screen, MemoryBrowser))
 
 
-async def test_corrections_that_are_enforced_are_in_the_receipt_with_their_count(app):
+async def test_enforced_checks_are_listed_in_the_receipt_with_counts(app):
     app.session.turn.hooks.hooks.checks.here = lambda: [
         Check("Use pnpm, not npm", rule="shell(npm *)", number=2, added_at=AT, fired=3)
     ]
@@ -343,7 +343,7 @@ async def test_corrections_that_are_enforced_are_in_the_receipt_with_their_count
         await shows(pilot, "/check")
 
 
-async def test_a_note_that_was_archived_is_told_once_and_comes_back_whole(app, memory):
+async def test_archived_note_is_reported_once_and_undo_restores_it(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         await browsing(pilot)
         await pilot.press(*"german", "tab", "a")
@@ -356,7 +356,7 @@ async def test_a_note_that_was_archived_is_told_once_and_comes_back_whole(app, m
         assert not (memory.folder / "archive" / "mem_00000003.md").exists()
 
 
-async def test_nothing_that_fits_is_said_where_the_rows_would_be(app):
+async def test_no_matches_are_reported_in_the_list(app):
     async with app.run_test(size=(40, 10)) as pilot:
         await browsing(pilot)
         await pilot.press(*"zzz")

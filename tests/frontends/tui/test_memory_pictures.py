@@ -100,7 +100,7 @@ def test_list(picture, size):
     assert picture("f4", shows="[on feature/cache]", size=size)
 
 
-def test_list_where_there_is_little_room(picture):
+def test_list_on_a_small_screen(picture):
     assert picture("f4", shows="Esc closes", size=(40, 10))
 
 
@@ -114,7 +114,7 @@ def test_note(picture, size):
     assert picture("f4", "slash", *"pytest", "enter", shows="Changed 1 time", size=size)
 
 
-def test_note_where_there_is_little_room(picture):
+def test_note_on_a_small_screen(picture):
     assert picture("f4", "slash", *"pytest", "enter", shows="confidence", size=(40, 10))
 
 
@@ -124,7 +124,7 @@ def test_timeline(picture, size):
     assert picture("f4", *keys, shows="1 · preferences.md", size=size)
 
 
-def test_what_was_added_in_the_timeline(picture):
+def test_added_note_in_the_timeline(picture):
     assert picture("f4", "slash", *"pytest", "tab", "right", "right", shows="1 · mem_00000002")
 
 
@@ -132,5 +132,5 @@ def test_receipt(picture):
     assert picture("ctrl+y", shows="loaded with the last message")
 
 
-def test_nothing_is_remembered(picture):
+def test_empty_memory(picture):
     assert picture("f4", notes=(), shows="No notes yet")

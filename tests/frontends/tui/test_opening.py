@@ -15,7 +15,7 @@ from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session import OpenRequest
 
 
-async def test_what_is_said_before_the_session_is_open_waits_for_it():
+async def test_messages_before_the_session_opens_are_sent_afterwards():
     session, gate = FakeSession([says("first"), says("second")]), asyncio.Event()
 
     async def open_session(request):
@@ -30,7 +30,7 @@ async def test_what_is_said_before_the_session_is_open_waits_for_it():
         await until(pilot, lambda: session.sent == ["one", "two"])
 
 
-async def test_a_resumed_session_shows_its_past_and_its_notices():
+async def test_resumed_session_shows_its_transcript_and_notices():
     session = FakeSession()
     session.shown_before = [TextDelta("what was said before")]
     session.notices = ("a torn record was set aside",)
@@ -40,7 +40,7 @@ async def test_a_resumed_session_shows_its_past_and_its_notices():
         assert "what was said before" in shown(pilot.app)
 
 
-async def test_trust_is_asked_before_anything_is_obeyed():
+async def test_trust_is_asked_before_instructions_are_used():
     session, requests = FakeSession(), []
 
     async def open_session(request):
@@ -84,7 +84,7 @@ async def test_x7_an_enter_that_came_too_early_does_not_trust(monkeypatch):
         assert "Do you trust /project?" in screen_text(pilot.app)
 
 
-async def test_what_is_typed_while_trust_is_asked_stays_in_the_prompt(monkeypatch):
+async def test_keys_typed_during_the_trust_question_stay_in_the_prompt(monkeypatch):
     session = FakeSession()
     monkeypatch.setattr(sheet, "STRAY_GRACE", 3600.0)
 
@@ -114,7 +114,7 @@ async def test_a_session_that_cannot_be_opened_ends_the_program_with_its_code():
     assert (pilot.app.return_value, str(pilot.app.failure)) == (2, "No session `nope`.")
 
 
-async def test_without_a_model_the_set_up_is_offered_and_quitting_says_why():
+async def test_without_a_model_setup_is_offered_and_quitting_exits_with_3():
     async def open_session(request):
         raise NoModelError("No model is usable.", "Try `ouro demo`.")
 

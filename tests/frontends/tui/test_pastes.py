@@ -20,7 +20,7 @@ def join_keys(given_on):
 
 @settings(max_examples=100, deadline=None)
 @given(PIECES, st.integers(1, 7))
-def test_pastes_and_keys_come_out_as_they_went_in_however_they_are_cut(pieces, size):
+def test_pastes_and_keys_are_split_at_any_chunk_boundary(pieces, size):
     pieces = [(pasted, text) for pasted, text in pieces if "\x1b[20" not in text]
     sent = "".join(f"\x1b[200~{text}\x1b[201~" if pasted else f"{text}." for pasted, text in pieces)
     splitter, came = PasteSplitter(), []
@@ -31,7 +31,7 @@ def test_pastes_and_keys_come_out_as_they_went_in_however_they_are_cut(pieces, s
     assert join_keys(came) == join_keys((pasted, text if pasted else f"{text}.") for pasted, text in pieces)
 
 
-def test_an_escape_alone_is_given_on_when_nothing_follows():
+def test_lone_escape_is_released_when_nothing_follows():
     splitter = PasteSplitter()
     assert (splitter.feed("a\x1b"), splitter.holds, splitter.release(), splitter.holds) == (
         [(False, "a")],
@@ -55,5 +55,5 @@ def test_an_escape_alone_is_given_on_when_nothing_follows():
         ("\x1b[A", "up"),
     ],
 )
-def test_a_key_with_a_modifier_is_known_in_every_terminal_and_is_no_text(sent, key):
+def test_modified_key_is_recognized_in_every_terminal_encoding(sent, key):
     assert [(event.key, event.is_printable) for event in KeyParser().feed(sent)] == [(key, False)]

@@ -27,7 +27,7 @@ async def paste(pilot, text):
     prompt(pilot)._pasted_at = float("-inf")
 
 
-async def test_up_and_down_walk_the_history_and_come_back_to_the_draft():
+async def test_up_and_down_walk_the_history_and_return_to_the_draft():
     async with screen_of(FakeSession([says("1"), says("2")])).run_test() as pilot:
         await opened(pilot)
         await pilot.press("a", "enter", "b", "enter")
@@ -49,7 +49,7 @@ async def test_up_in_several_lines_moves_the_cursor_first():
         assert prompt(pilot).text == "old"
 
 
-async def test_deleting_to_the_ends_of_a_line_does_not_stop_where_the_width_breaks_it():
+async def test_line_deletion_ignores_soft_wraps():
     async with screen_of(FakeSession()).run_test(size=(40, 16)) as pilot:
         await opened(pilot)
         prompt = pilot.app.conversation.prompt
@@ -62,7 +62,7 @@ async def test_deleting_to_the_ends_of_a_line_does_not_stop_where_the_width_brea
         assert prompt.text == "word "
 
 
-async def test_a_stashed_draft_comes_back_by_the_same_key_or_after_the_next_message():
+async def test_stashed_draft_returns_by_key_or_after_the_next_message():
     session = FakeSession([says("1")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -75,7 +75,7 @@ async def test_a_stashed_draft_comes_back_by_the_same_key_or_after_the_next_mess
         assert prompt(pilot).text == "d"
 
 
-async def test_a_long_paste_is_a_chip_that_is_sent_in_full_and_deleted_as_a_whole():
+async def test_long_paste_is_a_chip_sent_in_full_and_deleted_as_a_whole():
     session = FakeSession([says("1")])
     lines = "\n".join(f"line {number}" for number in range(120))
     async with screen_of(session).run_test() as pilot:
@@ -91,7 +91,7 @@ async def test_a_long_paste_is_a_chip_that_is_sent_in_full_and_deleted_as_a_whol
     assert session.sent == [f"see {lines}"]
 
 
-async def test_the_cursor_and_the_keys_that_delete_take_what_is_one_character_as_one():
+async def test_cursor_and_deletion_treat_graphemes_and_chips_as_one():
     emojis = ("👩\u200d👩\u200d👧", "🇩🇪", "🇫🇷", "👍🏽", "e\u0301")
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
@@ -108,7 +108,7 @@ async def test_the_cursor_and_the_keys_that_delete_take_what_is_one_character_as
         assert area.text == "x"
 
 
-async def test_an_image_on_the_clipboard_goes_with_the_message(monkeypatch):
+async def test_clipboard_image_is_attached(monkeypatch):
     monkeypatch.setattr(ImageGrab, "grabclipboard", lambda: Pillow.effect_noise((40, 40), 50))
     session = FakeSession([says("1")])
     async with screen_of(session).run_test() as pilot:
@@ -122,7 +122,7 @@ async def test_an_image_on_the_clipboard_goes_with_the_message(monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["{}", "'{}'", "file://{}", "escaped", "{}\n"])
-async def test_a_dropped_image_goes_with_the_message(form, tmp_path):
+async def test_dropped_image_is_attached(form, tmp_path):
     path = tmp_path / "my shot.png"
     Pillow.effect_noise((40, 40), 50).save(path)
     dropped = str(path).replace(" ", "\\ ") if form == "escaped" else form.format(path)
@@ -161,7 +161,7 @@ async def test_a_clipboard_without_image_or_program_is_a_notice(monkeypatch, gra
         assert prompt(pilot).text == ""
 
 
-async def test_a_clipboard_that_hangs_is_a_notice(monkeypatch):
+async def test_hanging_clipboard_is_an_error(monkeypatch):
     monkeypatch.setattr(external, "CLIPBOARD_TIMEOUT", 0.01)
     hangs = threading.Event()
     monkeypatch.setattr(ImageGrab, "grabclipboard", hangs.wait)
@@ -170,7 +170,7 @@ async def test_a_clipboard_that_hangs_is_a_notice(monkeypatch):
     hangs.set()
 
 
-async def test_a_queued_message_comes_back_with_its_images():
+async def test_withdrawn_message_keeps_its_images():
     image = Image("image/png", b"0" * 2000, "clipboard")
     session = FakeSession([[Wait()], says("ok")])
     async with screen_of(session).run_test() as pilot:
@@ -183,7 +183,7 @@ async def test_a_queued_message_comes_back_with_its_images():
         assert prompt(pilot).attachments.expand(prompt(pilot).text).images == (image,)
 
 
-async def test_a_chord_opens_the_editor_and_its_text_comes_back(monkeypatch):
+async def test_chord_opens_the_editor_and_its_text_is_used(monkeypatch):
     async def edit(app, text):
         return text + " edited"
 
@@ -194,7 +194,7 @@ async def test_a_chord_opens_the_editor_and_its_text_comes_back(monkeypatch):
         await until(pilot, lambda: prompt(pilot).text == "a edited")
 
 
-async def test_slash_suggests_commands_and_tab_or_enter_take_one():
+async def test_slash_suggests_commands_and_tab_or_enter_accepts():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -207,7 +207,7 @@ async def test_slash_suggests_commands_and_tab_or_enter_take_one():
         await until(pilot, lambda: prompt(pilot).text == "")
 
 
-async def test_the_command_of_the_typed_name_is_suggested_first():
+async def test_exact_command_name_is_suggested_first():
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         await pilot.press(*"/skill")
@@ -216,7 +216,7 @@ async def test_the_command_of_the_typed_name_is_suggested_first():
         assert [row.value.strip() for row in completion.rows[:2]] == ["/skill", "/skills"]
 
 
-async def test_at_suggests_files_by_their_letters_and_escape_closes_without_interrupting():
+async def test_at_suggests_files_and_escape_closes_without_interrupting():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -230,7 +230,7 @@ async def test_at_suggests_files_by_their_letters_and_escape_closes_without_inte
         assert prompt(pilot).text == "in @docs/guide.md "
 
 
-async def test_typing_fast_through_a_suggestion_takes_what_fits_the_last_letter():
+async def test_fast_typing_accepts_the_suggestion_for_the_last_letter():
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         for key in ("slash", "m", "o", "d", "e", "l", "tab"):
@@ -238,7 +238,7 @@ async def test_typing_fast_through_a_suggestion_takes_what_fits_the_last_letter(
         await until(pilot, lambda: prompt(pilot).text == "/model ")
 
 
-async def test_ctrl_r_searches_what_was_typed_before():
+async def test_ctrl_r_searches_the_history():
     async with screen_of(FakeSession([says("1"), says("2")])).run_test() as pilot:
         await opened(pilot)
         await pilot.press("f", "i", "x", "enter", "t", "e", "s", "t", "enter", "ctrl+r")
@@ -247,7 +247,7 @@ async def test_ctrl_r_searches_what_was_typed_before():
         await until(pilot, lambda: prompt(pilot).text == "fix")
 
 
-async def test_a_session_that_opens_late_does_not_hold_up_typing():
+async def test_slow_session_start_does_not_block_typing():
     gate = asyncio.Event()
 
     async def open_session(request):
@@ -261,7 +261,7 @@ async def test_a_session_that_opens_late_does_not_hold_up_typing():
         await opened(pilot)
 
 
-async def test_copying_tells_what_took_the_text(monkeypatch, tmp_path):
+async def test_copy_reports_the_program_that_was_used(monkeypatch, tmp_path):
     from types import SimpleNamespace
 
     sent = []
@@ -287,7 +287,7 @@ async def test_copying_tells_what_took_the_text(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("how", "shown"), [("with xclip", "copied with xclip"), ("sent to it", "sent to it")])
-async def test_what_the_mouse_selected_is_called_copied_only_where_a_program_took_it(monkeypatch, how, shown):
+async def test_selection_is_reported_as_copied_only_if_a_program_took_it(monkeypatch, how, shown):
     monkeypatch.setattr(external, "copy", lambda _app, _text: how)
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
@@ -311,7 +311,7 @@ async def test_a_key_is_drawn_without_waiting_for_the_next_frame(monkeypatch):
                 await asyncio.sleep(0.001)  # not `until`, because the pilot draws as well
 
 
-async def test_a_long_prompt_leaves_the_screen_its_place_and_shows_the_cursor():
+async def test_long_prompt_is_limited_and_keeps_the_cursor_visible():
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         area, box = prompt(pilot), pilot.app.conversation.box

@@ -64,7 +64,7 @@ async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment
     ]
 
 
-async def test_the_card_shows_what_a_hook_has_made_of_the_call():
+async def test_card_shows_the_call_as_changed_by_a_hook():
     changed = permission(command="git push --dry-run")
     session = FakeSession(
         [[ToolStarted(CALL, "git push origin main"), ToolStarted(CALL, "git push --dry-run"), changed]]
@@ -89,7 +89,7 @@ async def test_always_is_offered_only_with_its_rule():
         await until(pilot, lambda: session.answers == [("q1", Permit("no"))])
 
 
-async def test_the_prompt_has_the_keys_again_and_its_draft_after_a_question():
+async def test_prompt_regains_focus_and_draft_after_a_question():
     gate = asyncio.Event()
     session = FakeSession([[Wait(gate), permission()]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
@@ -106,7 +106,7 @@ async def test_the_prompt_has_the_keys_again_and_its_draft_after_a_question():
         assert pilot.app.conversation.prompt.text == "dra"
 
 
-async def test_a_question_of_the_agent_by_digit_in_own_words_several_and_waved_away():
+async def test_question_is_answered_by_digit_text_or_several_or_dismissed():
     questions = [
         Question("Which?", ("red", "blue")),
         Question("Which?", ("red", "blue")),
@@ -159,7 +159,7 @@ async def test_a_message_typed_at_a_question_is_a_message_and_no_answer():
         await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
 
 
-async def test_a_message_at_a_question_keeps_a_first_letter_that_answers_permissions():
+async def test_message_at_a_question_keeps_its_first_letter():
     session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
@@ -170,7 +170,7 @@ async def test_a_message_at_a_question_keeps_a_first_letter_that_answers_permiss
         assert session.answers == []
 
 
-async def test_a_message_that_is_pasted_at_a_question_ends_with_its_enter(monkeypatch):
+async def test_pasted_message_at_a_question_is_sent_by_enter(monkeypatch):
     session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
@@ -211,7 +211,7 @@ async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():
         await until(pilot, lambda: "line 0" not in screen_text(pilot.app))
 
 
-async def test_the_smallest_screen_shows_what_is_asked_and_the_choices_around_the_marked_one():
+async def test_smallest_screen_shows_the_question_and_the_marked_choice():
     session = FakeSession([[permission(command="git push origin main\n" * 40)]])
     async with screen_of(session).run_test(size=(20, 5)) as pilot:
         await opened(pilot)
@@ -227,7 +227,7 @@ async def test_the_smallest_screen_shows_what_is_asked_and_the_choices_around_th
     assert session.answers == [("q1", Permit("session"))]
 
 
-async def test_choices_that_do_not_fit_are_told_above_and_below_down_to_three_lines():
+async def test_hidden_choices_are_indicated_above_and_below():
     session = FakeSession([[permission(command="git push origin main\n" * 40)]])
     async with screen_of(session).run_test(size=(20, 5)) as pilot:
         await opened(pilot)
@@ -248,7 +248,7 @@ async def test_choices_that_do_not_fit_are_told_above_and_below_down_to_three_li
         assert not {"↑", "↓", "↕"} & set(screen_text(pilot.app))
 
 
-async def test_a_question_has_its_choices_also_where_a_place_was_asked_for_before_the_layout(monkeypatch):
+async def test_question_has_its_choices_even_before_the_layout(monkeypatch):
     lay_out = Screen._refresh_layout
 
     def ask_first(screen, *arguments, **options):
@@ -264,7 +264,7 @@ async def test_a_question_has_its_choices_also_where_a_place_was_asked_for_befor
         await until(pilot, lambda: "❯ 1 yes" in screen_text(pilot.app))
 
 
-async def test_a_low_screen_gives_a_question_its_room_and_tells_how_to_scroll():
+async def test_low_screen_gives_room_to_the_question_and_hints_scrolling():
     session = FakeSession([[permission(command="git push\n" * 40, rule="")]])
     async with screen_of(session).run_test(size=(40, 10)) as pilot:
         await opened(pilot)
@@ -286,7 +286,7 @@ async def test_a_question_has_all_its_choices_on_fifteen_lines_too():
         assert "Ask for anything" in screen_text(pilot.app)
 
 
-async def test_a_question_behind_a_sheet_is_told():
+async def test_question_behind_a_sheet_is_indicated():
     session = FakeSession([[busy := Wait(), permission(rule="")]])
     async with screen_of(session).run_test(size=(100, 30), notifications=True) as pilot:
         await opened(pilot)
@@ -301,7 +301,7 @@ async def test_a_question_behind_a_sheet_is_told():
         await until(pilot, lambda: "ouro waits for your answer" not in screen_text(pilot.app))
 
 
-async def test_a_terminal_that_is_resized_while_a_question_comes_up_does_not_matter():
+async def test_resize_while_a_question_appears_is_harmless():
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         questions = pilot.app.conversation.questions
@@ -334,7 +334,7 @@ def _joined(app):
     return " ".join(screen_text(app).split())
 
 
-async def test_the_keys_of_a_question_are_shown_whole_also_where_its_text_scrolls():
+async def test_question_keys_are_shown_completely_when_the_text_scrolls():
     for width, keys in (
         (80, "PageUp PageDown: 41 lines · ↑↓ Enter · Tab adds a comment · Esc interrupts"),
         (60, "PageUp PageDown: 41 lines · ↑↓ Enter · Esc interrupts"),
@@ -353,7 +353,7 @@ async def test_the_keys_of_a_question_are_shown_whole_also_where_its_text_scroll
             await until(pilot, lambda session=session: not session.running)
 
 
-async def test_a_change_in_a_long_file_has_the_numbers_of_the_file():
+async def test_diff_in_a_question_has_the_line_numbers_of_the_file():
     diff = Display("1 file", Diff((FileChange("long.txt", "a\nold\n", "a\nnew\n", first_line=1480),)))
     session = FakeSession([[PermissionAsked("q1", CALL, "edit long.txt", diff, "mode ask", "")]])
     async with screen_of(session).run_test(size=(80, 24)) as pilot:
@@ -363,7 +363,7 @@ async def test_a_change_in_a_long_file_has_the_numbers_of_the_file():
         await until(pilot, lambda: "1481 + new" in screen_text(pilot.app))
 
 
-async def test_a_long_diff_is_shown_from_its_beginning_and_can_be_read_to_its_end():
+async def test_long_diff_starts_at_the_top_and_scrolls_to_the_end():
     after = "".join(f"line {number}\n" for number in range(200))
     diff = Display("1 file", Diff((FileChange("long.txt", None, after),)))
     session = FakeSession([[PermissionAsked("q1", CALL, "write long.txt", diff, "mode ask", "")]])
@@ -391,7 +391,7 @@ async def test_x5_ctrl_c_interrupts_also_while_a_permission_is_asked():
         await until(pilot, lambda: pilot.app._exit)
 
 
-async def test_a_digit_chooses_from_a_short_list_and_letters_that_came_by_chance_do_not():
+async def test_digit_chooses_from_a_short_list_and_typed_text_does_not():
     answers = []
 
     async def open_session(request):
@@ -410,7 +410,7 @@ async def test_a_digit_chooses_from_a_short_list_and_letters_that_came_by_chance
         await until(pilot, lambda: answers == ["unknown", "no"])
 
 
-async def test_a_question_that_is_laid_out_while_it_goes_away_ends_nothing():
+async def test_layout_while_a_question_closes_is_harmless():
     async with screen_of(FakeSession([[permission()]])).run_test() as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")

@@ -28,7 +28,7 @@ async def wait_for_panel(pilot):
     await pilot.pause()
 
 
-async def test_it_tells_while_the_prompt_can_be_used(snap_compare):
+async def test_panel_appears_while_the_prompt_is_usable(snap_compare):
     session = resumed(CARD, says("Yes."))
     session.resumed.ready.clear()
     async with app_on(session).run_test(size=(80, 24)) as pilot:
@@ -42,7 +42,7 @@ async def test_it_tells_while_the_prompt_can_be_used(snap_compare):
 
 
 @pytest.mark.parametrize(("tabs", "taken"), [(0, []), (1, ["tail"]), (2, ["summary"]), (3, ["then"]), (4, [])])
-async def test_tab_marks_and_enter_takes_on_empty_input(tabs, taken):
+async def test_tab_marks_a_choice_and_enter_takes_it_on_an_empty_prompt(tabs, taken):
     session = resumed()
     async with app_on(session).run_test(size=(80, 24)) as pilot:
         await wait_for_panel(pilot)
@@ -54,7 +54,7 @@ async def test_tab_marks_and_enter_takes_on_empty_input(tabs, taken):
             await until(pilot, lambda: f"took the {taken[0]}" in shown(pilot.app))
 
 
-async def test_esc_puts_it_away_and_a_click_takes(snap_compare):
+async def test_esc_closes_the_panel_and_a_click_chooses(snap_compare):
     session = resumed()
     async with app_on(session).run_test(size=(80, 24)) as pilot:
         await wait_for_panel(pilot)
@@ -69,7 +69,7 @@ async def test_esc_puts_it_away_and_a_click_takes(snap_compare):
         await until(pilot, lambda: session.resumed.taken == ["tail"])
 
 
-async def test_who_has_sent_already_is_told_nothing():
+async def test_panel_is_not_shown_after_a_message_was_sent():
     session = resumed(CARD, says("Yes."))
     session.resumed.ready.clear()
     async with app_on(session).run_test(size=(80, 24)) as pilot:
@@ -82,7 +82,7 @@ async def test_who_has_sent_already_is_told_nothing():
         assert session.sent == ["go on"]
 
 
-async def test_a_short_session_gets_a_line_in_its_place():
+async def test_short_session_shows_a_line_instead():
     session = resumed(replace(CARD, is_long=False, cache="warm", price=0.002, price_cold=0.02))
     async with app_on(session).run_test(size=(120, 24)) as pilot:
         await opened(pilot)
@@ -90,7 +90,7 @@ async def test_a_short_session_gets_a_line_in_its_place():
         assert not pilot.app.conversation.resume.is_open
 
 
-def test_the_words_of_the_card():
+def test_card_lines_have_the_expected_text():
     assert card_lines(CARD, NOW) == [
         ("last used", "3 h ago · 41 messages · 1.2 MB"),
         ("first call", "84k tokens, $0.25 (cache cold)"),
@@ -109,5 +109,5 @@ def test_the_words_of_the_card():
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 10)])
-def test_it_looks_like_this(size, snap_compare):
+def test_panel_snapshot(size, snap_compare):
     assert snap_compare(app_on(resumed()), terminal_size=size, run_before=wait_for_panel)

@@ -38,7 +38,7 @@ async def back_at_prompt(pilot):
     await pilot.pause()
 
 
-async def test_esc_esc_on_an_empty_prompt_shows_the_messages_with_the_newest_marked():
+async def test_esc_esc_in_an_empty_prompt_lists_messages_with_newest_marked():
     session = session_with()
     async with screen_of(session).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
@@ -73,7 +73,7 @@ async def test_a_low_screen_shows_the_marked_message_in_the_preview():
         assert "mend the import in api.py" in preview
 
 
-async def test_enter_goes_back_and_puts_the_message_into_the_prompt():
+async def test_enter_rewinds_and_puts_the_message_into_the_prompt():
     session = session_with()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -115,7 +115,7 @@ async def test_a_branch_is_returned_to():
         assert session.rewind.went == [("visit", 20)]
 
 
-async def test_a_box_appears_for_what_can_be_undone_and_space_ticks_it():
+async def test_checkbox_appears_for_scopes_that_can_be_undone():
     session = session_with()
     session.rewind.offered = {"memory": "2 changes"}
     async with screen_of(session).run_test() as pilot:
@@ -131,7 +131,7 @@ async def test_a_box_appears_for_what_can_be_undone_and_space_ticks_it():
         assert session.rewind.went == [("rewind", 9, ("memory",))]
 
 
-async def test_a_box_that_is_not_offered_for_a_message_is_not_ticked_for_it():
+async def test_checkbox_not_offered_for_a_message_has_no_effect():
     session = session_with()
     session.rewind.offered = {"files": "3 files"}
     async with screen_of(session).run_test() as pilot:
@@ -148,7 +148,7 @@ async def test_a_box_that_is_not_offered_for_a_message_is_not_ticked_for_it():
         assert session.rewind.went == [("rewind", 5, ())]
 
 
-async def test_undo_shows_the_same_boxes_with_the_last_message_and_its_files_ticked():
+async def test_undo_sheet_preselects_the_last_message_and_its_files():
     session = session_with()
     session.rewind.offered = {"files": "3 files", "memory": "2 changes"}
     async with screen_of(session).run_test() as pilot:
@@ -163,7 +163,7 @@ async def test_undo_shows_the_same_boxes_with_the_last_message_and_its_files_tic
         assert session.rewind.went == [("rewind", 9, ("files", "memory"), "only")]
 
 
-async def test_redo_has_a_box_for_each_scope_and_enter_does_what_is_ticked():
+async def test_redo_sheet_has_a_checkbox_for_each_scope():
     session = session_with()
     async with screen_of(session).run_test() as pilot:
         for keys, went in (
@@ -182,7 +182,7 @@ async def test_redo_has_a_box_for_each_scope_and_enter_does_what_is_ticked():
             await until(pilot, lambda went=went: session.rewind.went == went)
 
 
-async def test_what_was_undone_of_a_branch_has_a_box_too():
+async def test_undone_files_of_a_branch_have_a_checkbox():
     session = session_with()
     session.rewind.undone_of_branch = {"conversation": "4 messages", "files": "3 files"}
     async with screen_of(session).run_test() as pilot:
@@ -197,7 +197,7 @@ async def test_what_was_undone_of_a_branch_has_a_box_too():
         assert session.rewind.went == [("visit", 20, "files")]
 
 
-async def test_enter_waits_until_it_is_known_what_can_be_undone():
+async def test_enter_waits_until_the_undoable_scopes_are_known():
     session = session_with()
     known = asyncio.Event()
 
@@ -218,7 +218,7 @@ async def test_enter_waits_until_it_is_known_what_can_be_undone():
         assert session.rewind.went == [("rewind", 9, ("files",))]
 
 
-async def test_only_the_files_are_undone_without_the_tick_at_the_conversation():
+async def test_files_alone_are_undone_without_the_conversation_checkbox():
     session = session_with()
     session.rewind.offered = {"files": "3 files"}
     async with screen_of(session).run_test(notifications=True) as pilot:
@@ -234,7 +234,7 @@ async def test_only_the_files_are_undone_without_the_tick_at_the_conversation():
         assert session.rewind.went == [("rewind", 9, ("files",), "only")]
 
 
-async def test_a_key_forks_there_instead():
+async def test_fork_key_forks_at_the_message():
     session, copy = session_with(), FakeSession(session_id="s-copy")
     async with screen_of(session, copy).run_test() as pilot:
         await opened(pilot)
@@ -275,7 +275,7 @@ async def test_up_at_the_top_loads_older_messages():
         assert session.rewind.went == [("rewind", 1, ())]
 
 
-async def test_ways_that_are_not_listed_are_reported():
+async def test_unlisted_branches_are_reported():
     session = session_with()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -289,7 +289,7 @@ async def test_ways_that_are_not_listed_are_reported():
             await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
 
 
-async def test_esc_leaves_everything_as_it_is():
+async def test_esc_closes_the_sheet_and_changes_nothing():
     session = session_with()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -300,7 +300,7 @@ async def test_esc_leaves_everything_as_it_is():
         assert (session.rewind.went, pilot.app.conversation.prompt.text) == ([], "")
 
 
-async def test_esc_esc_while_it_runs_stops_it_and_goes_nowhere():
+async def test_esc_esc_during_a_turn_interrupts_and_opens_no_sheet():
     session = FakeSession([[Wait()]])
     session.rewind = FakeRewind(POINTS)
     async with screen_of(session).run_test() as pilot:
@@ -327,7 +327,7 @@ async def test_esc_with_text_and_with_suggestions_keeps_its_meaning():
         assert not pilot.app.conversation.completion.is_open
 
 
-async def test_a_key_after_esc_does_what_it_always_does():
+async def test_key_after_esc_keeps_its_function():
     session = session_with()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -335,7 +335,7 @@ async def test_a_key_after_esc_does_what_it_always_does():
         await until(pilot, lambda: session.sent == ["ok"])
 
 
-async def test_pictures_come_back_with_the_message():
+async def test_pictures_return_to_the_prompt_with_the_message():
     picture = Image("image/png", b"\x89PNG" + bytes(3000))
     session = session_with([Point(1, AT, "what is this?", 2, 0, (picture,))], ())
     async with screen_of(session).run_test() as pilot:
@@ -349,7 +349,7 @@ async def test_pictures_come_back_with_the_message():
         assert session.sent_images == [picture]
 
 
-async def test_there_is_nothing_to_go_back_to_at_first():
+async def test_rewind_without_messages_is_reported():
     session = session_with((), ())
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -359,7 +359,7 @@ async def test_there_is_nothing_to_go_back_to_at_first():
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 10)])
-def test_the_sheet_looks_like_this(snap_compare, size):
+def test_rewind_sheet_snapshot(snap_compare, size):
     session = session_with()
     session.rewind.offered = {"memory": "2 changes"}
 

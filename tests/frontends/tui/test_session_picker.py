@@ -92,7 +92,7 @@ def titles(picker):
     return [match.info.title for match in picker._list.rows]
 
 
-async def test_it_opens_before_any_session_and_continues_with_the_one_that_is_taken(session_catalog):
+async def test_picker_opens_first_and_continues_with_the_chosen_session(session_catalog):
     requests = Requests()
     async with app_on(session_catalog, requests).run_test(size=(80, 24)) as pilot:
         picker = await wait_for_picker(pilot)
@@ -106,7 +106,7 @@ async def test_it_opens_before_any_session_and_continues_with_the_one_that_is_ta
         assert pilot.app.conversation.prompt.text == "hi"
 
 
-async def test_typing_searches_titles_at_once_and_what_was_said_after_it(session_catalog):
+async def test_typing_searches_titles_first_then_messages(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await wait_for_picker(pilot)
         await pilot.press(*"import")
@@ -119,7 +119,7 @@ async def test_typing_searches_titles_at_once_and_what_was_said_after_it(session
         await until(pilot, lambda: titles(picker) == ["write the documentation"])
 
 
-async def test_what_was_typed_before_the_list_was_there_is_searched(session_catalog):
+async def test_text_typed_before_the_list_loads_is_searched(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker))
         await pilot.press(*"docum")
@@ -137,13 +137,13 @@ async def test_ctrl_a_shows_the_sessions_of_all_projects(session_catalog):
         assert "of another project" not in titles(picker)
 
 
-async def test_where_this_project_has_none_all_are_shown(session_catalog):
+async def test_all_sessions_are_shown_if_the_project_has_none(session_catalog):
     session_catalog.project = "/new"
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         assert len(titles(await wait_for_picker(pilot))) == 4
 
 
-async def test_esc_begins_a_new_session_and_ctrl_c_leaves(session_catalog):
+async def test_esc_opens_a_new_session_and_ctrl_c_quits(session_catalog):
     requests = Requests()
     async with app_on(session_catalog, requests).run_test() as pilot:
         await wait_for_picker(pilot)
@@ -169,7 +169,7 @@ async def test_a_session_is_renamed_and_stays_marked(session_catalog):
         assert picker._list.marked.info.title == "write the documentation now"
 
 
-async def test_what_is_shown_beside_the_list_has_the_new_name_too(session_catalog):
+async def test_preview_shows_the_new_title_after_a_rename(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(120, 30)) as pilot:
         picker = await wait_for_picker(pilot)
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
@@ -180,7 +180,7 @@ async def test_what_is_shown_beside_the_list_has_the_new_name_too(session_catalo
         await until(pilot, lambda: screen_text(pilot.app).count("another name") == 2)
 
 
-async def test_what_to_press_is_seen_in_a_narrow_terminal_too(session_catalog):
+async def test_keys_to_press_are_shown_in_a_narrow_terminal(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(40, 10)) as pilot:
         await wait_for_picker(pilot)
         await pilot.press("ctrl+d")
@@ -189,7 +189,7 @@ async def test_what_to_press_is_seen_in_a_narrow_terminal_too(session_catalog):
         await until(pilot, lambda: "In the trash. Ctrl+U restores it." in screen_text(pilot.app))
 
 
-async def test_the_session_on_the_screen_is_renamed_by_itself(session_catalog):
+async def test_open_session_renames_itself(session_catalog):
     session = FakeSession(session_id=KNOWN[0].id)
     session.known = KNOWN
     async with screen_of(session).run_test(size=(80, 24)) as pilot:
@@ -202,7 +202,7 @@ async def test_the_session_on_the_screen_is_renamed_by_itself(session_catalog):
         await until(pilot, lambda: session.title == "other")
 
 
-async def test_deleting_asks_first_goes_to_the_trash_and_can_be_undone(session_catalog):
+async def test_deletion_asks_moves_to_the_trash_and_can_be_undone(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await wait_for_picker(pilot)
         await pilot.press("ctrl+d", "n")
@@ -216,7 +216,7 @@ async def test_deleting_asks_first_goes_to_the_trash_and_can_be_undone(session_c
         await until(pilot, lambda: len(titles(picker)) == 3)
 
 
-async def test_in_the_list_letters_are_keys(session_catalog):
+async def test_letters_are_keys_while_the_list_has_focus(session_catalog):
     requests = Requests()
     async with app_on(session_catalog, requests).run_test(size=(80, 24)) as pilot:
         picker = await wait_for_picker(pilot)
@@ -231,7 +231,7 @@ async def test_in_the_list_letters_are_keys(session_catalog):
         assert requests.asked == [OpenRequest(KNOWN[2].id, fork=True)]
 
 
-async def test_what_goes_wrong_is_told_at_the_foot(session_catalog):
+async def test_errors_are_shown_in_the_footer(session_catalog):
     async def refuse(session_id):
         raise SessionInUse("This session is in use by process 7.", "Close it there first.")
 
@@ -243,7 +243,7 @@ async def test_what_goes_wrong_is_told_at_the_foot(session_catalog):
         assert len(titles(picker)) == 3
 
 
-async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over_it(session_catalog):
+async def test_preview_of_the_marked_session_is_beside_or_over_the_list(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(120, 30)) as pilot:
         await wait_for_picker(pilot)
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
@@ -260,7 +260,7 @@ async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over
         assert "write the documentation" in screen_text(pilot.app)
 
 
-async def test_where_several_answer_the_picker_has_these(session_catalog):
+async def test_picker_lists_the_sessions_of_an_ambiguous_query(session_catalog):
     several = SeveralSessions("Several sessions match:", "", [KNOWN[1].id, KNOWN[3].id])
     requests = Requests(several)
     request = OpenRequest("the", fork=True)
@@ -286,7 +286,7 @@ async def test_a_session_in_use_is_offered_read_only_or_as_a_copy(session_catalo
         assert requests.asked == [OpenRequest("x"), asked]
 
 
-async def test_ten_thousand_sessions_are_lines_and_not_widgets(session_catalog):
+async def test_ten_thousand_sessions_need_few_widgets(session_catalog):
     session_catalog.known = [info(number, f"session {number}", hours=number) for number in range(1, 10_001)]
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await wait_for_picker(pilot)
@@ -297,7 +297,7 @@ async def test_ten_thousand_sessions_are_lines_and_not_widgets(session_catalog):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 30), (40, 10)])
-def test_it_looks_like_this(session_catalog, size, snap_compare):
+def test_picker_snapshot(session_catalog, size, snap_compare):
     async def before(pilot):
         await wait_for_picker(pilot)
         await pilot.press("down", "up")

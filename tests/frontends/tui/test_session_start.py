@@ -35,7 +35,7 @@ async def test_the_first_message_is_sent_before_the_session_is_asked_for():
     assert start.take_turn() is None
 
 
-async def test_a_message_of_the_command_line_goes_first():
+async def test_command_line_message_goes_before_typed_text():
     session = FakeSession([says("the answer")])
     start, waiting = start_on(session, "typed", message="given")
     await start.begin()
@@ -43,7 +43,7 @@ async def test_a_message_of_the_command_line_goes_first():
 
 
 @pytest.mark.parametrize("case", ["resumed", "command", "picked", "asked"])
-async def test_what_needs_the_screen_waits_for_it(case):
+async def test_cases_that_need_the_screen_do_not_start_early(case):
     session = FakeSession([says("the answer")])
     session.resumed = object() if case == "resumed" else None
     start, waiting = start_on(
@@ -71,7 +71,7 @@ async def test_a_session_that_is_not_used_is_closed():
     await start.close()
 
 
-async def test_an_opening_that_takes_long_holds_up_nothing(monkeypatch):
+async def test_slow_opening_does_not_block_the_start(monkeypatch):
     monkeypatch.setattr("ouro.frontends.tui.run.OPEN_TIMEOUT", 0.01)
     session, ready = FakeSession(), asyncio.Event()
 
@@ -85,7 +85,7 @@ async def test_an_opening_that_takes_long_holds_up_nothing(monkeypatch):
     assert await start.open(OpenRequest()) is session
 
 
-async def test_the_turn_that_was_begun_is_shown_once_and_the_next_messages_follow_it():
+async def test_early_turn_is_shown_once_and_later_messages_follow():
     session = FakeSession([says("the first answer"), says("the second answer")])
     start, _ = start_on(session, "one")
     await start.begin()
@@ -99,7 +99,7 @@ async def test_the_turn_that_was_begun_is_shown_once_and_the_next_messages_follo
         assert app.conversation.prompt_history.entries()[-1] == "one"
 
 
-async def test_no_message_overtakes_those_from_before_the_session():
+async def test_later_messages_do_not_overtake_earlier_ones():
     gate = asyncio.Event()
 
     async def open_late(_request):

@@ -27,7 +27,7 @@ def card(call_id="c", body="body\nof it"):
     )
 
 
-async def test_a_line_that_tells_of_one_line_more_is_that_line():
+async def test_hint_for_hidden_lines_is_not_used_for_a_single_line():
     for count, first in ((7, "row 0"), (8, "… 2 lines before · Ctrl+O")):
         body = CommandOutput("seq", "\n".join(f"row {n}" for n in range(count)), 0)
         app = TranscriptApp(ToolFinished("c", "shell", Display("", body), False, 0.0))
@@ -35,7 +35,7 @@ async def test_a_line_that_tells_of_one_line_more_is_that_line():
             assert app.lines()[1].strip() == first
 
 
-async def test_it_stays_at_its_end_while_an_answer_grows():
+async def test_view_follows_a_growing_answer():
     app = TranscriptApp()
     async with app.run_test(size=SIZE):
         for n in range(20):
@@ -44,7 +44,7 @@ async def test_it_stays_at_its_end_while_an_answer_grows():
         assert app.transcript.following
 
 
-async def test_it_stays_where_the_reader_scrolled_to_and_says_what_is_new():
+async def test_scrolled_view_stays_and_counts_new_lines():
     app = TranscriptApp(TextDelta(numbered_lines(20)))
     async with app.run_test(size=SIZE) as pilot:
         app.transcript.action_page_up()
@@ -56,7 +56,7 @@ async def test_it_stays_where_the_reader_scrolled_to_and_says_what_is_new():
         assert not app.transcript.following
 
 
-async def test_what_is_put_before_the_first_line_moves_nothing_that_is_looked_at():
+async def test_prepended_blocks_do_not_move_the_view():
     reached = []
 
     class Watching(TranscriptApp):
@@ -80,7 +80,7 @@ async def test_what_is_put_before_the_first_line_moves_nothing_that_is_looked_at
     assert len(reached) == 3
 
 
-async def test_a_page_up_draws_the_page_above_behind_what_is_shown():
+async def test_page_above_is_drawn_in_advance():
     app = TranscriptApp(*(Prompted(f"question {n}") for n in range(40)))
     async with app.run_test(size=SIZE) as pilot:
         blocks = app.transcript.blocks
@@ -144,13 +144,13 @@ async def test_a_resize_keeps_the_line_that_is_read_on_top():
             assert app.transcript._blocks.block_at(app.transcript.scroll_offset.y)[0] is block
 
 
-async def test_only_what_is_looked_at_is_drawn():
+async def test_only_visible_blocks_are_drawn():
     app = TranscriptApp(*(Replied(assistant(numbered_lines(5))) for _ in range(1000)))
     async with app.run_test(size=SIZE):
         assert sum(block._is_drawn for block in app.transcript._blocks.blocks) < 10
 
 
-async def test_finished_blocks_are_not_drawn_again_while_another_grows():
+async def test_finished_blocks_are_not_redrawn_while_another_grows():
     app = TranscriptApp(Prompted("hello"), Replied(assistant("first")), TextDelta("grow"))
     async with app.run_test(size=SIZE):
         first = app.transcript._blocks.blocks[1].last_lines
@@ -159,7 +159,7 @@ async def test_finished_blocks_are_not_drawn_again_while_another_grows():
         assert app.lines()[-1] == "  growing"
 
 
-async def test_a_click_opens_and_folds_a_card_where_it_stands():
+async def test_click_opens_and_folds_a_card():
     app = TranscriptApp(Prompted("x"), *card())
     async with app.run_test(size=SIZE) as pilot:
         assert app.lines() == ["❯ x", "", "  ✓ read c · 2 lines"]
@@ -189,7 +189,7 @@ async def test_opening_all_while_reading_keeps_the_line_on_top():
         assert app.lines()[:2] == ["  ✓ read c30 · 2 lines", "    x"]
 
 
-async def test_queued_messages_stand_below_everything():
+async def test_queued_messages_are_shown_below_everything():
     app = TranscriptApp(Prompted("first"))
     async with app.run_test(size=SIZE):
         app.transcript.set_queued((), ["and then\nthis"])
@@ -200,7 +200,7 @@ async def test_queued_messages_stand_below_everything():
         assert app.lines() == ["❯ first", "", "  answer"]
 
 
-async def test_the_mouse_selects_text_without_margins():
+async def test_mouse_selection_excludes_margins():
     app = TranscriptApp(Prompted("question"), Replied(assistant("some **bold** words\n\n```\ncode = 1\n```")))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.mouse_down(offset=(2, 2))
@@ -210,7 +210,7 @@ async def test_the_mouse_selects_text_without_margins():
         assert any("on " in str(segment.style) for segment in app.strips()[2])
 
 
-async def test_a_selection_joins_what_only_the_width_broke():
+async def test_selection_joins_wrapped_lines():
     app = TranscriptApp(Replied(assistant("one two three four five six seven eight nine ten\n\nend")))
     async with app.run_test(size=(20, 10)):
         text, _ = app.transcript.get_selection(Selection(Offset(6, 0), Offset(5, 5)))
@@ -226,7 +226,7 @@ async def test_copying_all_gives_markdown():
         assert app.transcript.tail(1) == "  ✓ read c · 2 lines"
 
 
-async def test_clearing_empties_it():
+async def test_clear_removes_all_blocks():
     app = TranscriptApp(Prompted("x"), TextDelta("y"))
     async with app.run_test(size=SIZE):
         app.transcript.clear()
@@ -237,7 +237,7 @@ async def test_clearing_empties_it():
         assert app.lines() == ["· fresh"]
 
 
-async def test_blocks_may_be_added_before_it_is_on_the_screen():
+async def test_blocks_can_be_added_before_the_widget_is_mounted():
     app = TranscriptApp()
     app.transcript.add(UserMessage("early"))
     async with app.run_test(size=SIZE):
@@ -269,7 +269,7 @@ async def test_the_newest_block_of_many_is_in_sight_after_a_replay(count):
         assert app.lines()[-1] == f"  line {499 + count - 1}"
 
 
-async def test_an_answer_that_was_never_streamed_is_the_same_block_as_one_that_was():
+async def test_unstreamed_answer_equals_a_streamed_one():
     streamed, whole = (
         TranscriptApp(TextDelta("a *b*"), Replied(assistant("a *b*"))),
         TranscriptApp(Replied(assistant("a *b*"))),

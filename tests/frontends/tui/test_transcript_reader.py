@@ -27,7 +27,7 @@ async def reading(pilot, session, *prompts):
     assert "q closes" in screen_text(pilot.app)
 
 
-async def test_ctrl_o_twice_reads_the_whole_transcript_and_q_gives_everything_back():
+async def test_ctrl_o_twice_opens_the_reader_and_q_restores_the_view():
     session = FakeSession(TURNS)
     async with screen_of(session).run_test(size=(60, 16)) as pilot:
         await reading(pilot, session, "a", "b")
@@ -41,7 +41,7 @@ async def test_ctrl_o_twice_reads_the_whole_transcript_and_q_gives_everything_ba
         assert not any(block.is_open for block in pilot.app.conversation.transcript.blocks)
 
 
-async def test_search_goes_from_match_to_match_and_says_when_there_is_none():
+async def test_search_moves_between_matches_and_reports_no_match():
     session = FakeSession(TURNS)
     async with screen_of(session).run_test(size=(60, 16)) as pilot:
         await reading(pilot, session, "a", "b")
@@ -56,7 +56,7 @@ async def test_search_goes_from_match_to_match_and_says_when_there_is_none():
         await until(pilot, lambda: "a second needle" in screen_text(pilot.app))
 
 
-async def test_braces_go_from_message_to_message():
+async def test_braces_move_between_messages():
     session = FakeSession(TURNS)
     async with screen_of(session).run_test(size=(60, 16)) as pilot:
         await reading(pilot, session, "a", "b")
@@ -66,7 +66,7 @@ async def test_braces_go_from_message_to_message():
         await until(pilot, lambda: "❯ b" in screen_text(pilot.app))
 
 
-async def test_a_question_ends_the_reading():
+async def test_question_closes_the_reader():
     asked = PermissionAsked("q1", CALL, "read", Display("read x", Plain("x")), "outside", "")
     gate = Wait()
     session = FakeSession([[gate, asked]])

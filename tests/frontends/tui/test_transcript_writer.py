@@ -40,14 +40,14 @@ def finished(body=None, summary="ok", failed=False, seconds=2.0):
     return ToolFinished("c", "shell", Display(summary, body), failed, seconds)
 
 
-async def test_a_long_title_leaves_room_for_what_came_of_it():
+async def test_long_title_leaves_room_for_the_summary():
     app = TranscriptApp(ToolStarted(CALL, "shell " + "echo " * 60), finished(summary="3 lines, 0.0 s"))
     async with app.run_test(size=(60, 20)):
         head = "".join(segment.text for strip in app.screen._compositor.render_strips()[:1] for segment in strip)
         assert "… · 3 lines, 0.0 s " in head
 
 
-async def test_a_prompt_with_a_picture():
+async def test_prompt_with_a_picture_shows_its_name():
     assert await lines_of(Prompted("look\n  here", (Image("image/png", b"", "a.png"), Image("image/png", b"")))) == [
         "❯ look",
         "    here",
@@ -74,7 +74,7 @@ async def test_a_reply_that_was_not_streamed_is_shown_whole():
     assert await lines_of(Replied(message)) == ["  ▸ Thought · 1 word · Ctrl+O", "", "  first", "", "  second"]
 
 
-async def test_what_was_streamed_before_a_retry_is_void():
+async def test_text_streamed_before_a_retry_is_removed():
     retry = Retrying("Too many requests.", 2, 4.0, "m")
     events = (Prompted("x"), TextDelta("half an ans"), retry)
     assert await lines_of(*events) == [
@@ -97,20 +97,20 @@ async def test_a_call_that_runs_shows_the_end_of_its_output():
 
 
 @pytest.mark.parametrize(("failed", "sign"), [(False, "✓"), (True, "✗")])
-async def test_a_call_that_ended_says_how_by_its_sign(failed, sign):
+async def test_finished_call_shows_success_or_failure_by_its_sign(failed, sign):
     assert await lines_of(STARTED, finished(summary="3 passed", failed=failed)) == [
         f"  {sign} shell pytest · 3 passed · 2.0 s"
     ]
 
 
-async def test_a_call_that_waits_for_the_user_says_so():
+async def test_call_waiting_for_approval_is_marked():
     asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
     assert await lines_of(STARTED, asked) == ["  ? shell pytest · waiting for approval"]
     assert await lines_of(STARTED, asked, QuestionClosed("q")) == ["  ⠋ shell pytest"]
 
 
 @pytest.mark.parametrize("state", ["thinking", "answering"])
-async def test_a_subagent_says_what_it_does_before_its_first_call(state):
+async def test_subagent_state_is_shown_before_its_first_call(state):
     begun = SubagentProgress("c", "explore-1", "find it", state, "", 0, Usage())
     assert (await lines_of(STARTED, begun))[0].startswith(f"  ⠋ explore-1: find it · {state}")
     called = SubagentProgress("c", "explore-1", "find it", state, "grep it", 1, Usage(400, 0, 0, 80))
@@ -127,11 +127,11 @@ async def test_parallel_calls_keep_their_places():
     ]
 
 
-async def test_calls_that_had_no_answer_when_the_turn_ended_are_stopped():
+async def test_unanswered_calls_are_stopped_at_the_end_of_the_turn():
     assert await lines_of(STARTED, TurnFinished("interrupted")) == ["  ■ shell pytest · stopped", "", "· Interrupted."]
 
 
-async def test_a_call_that_was_never_announced_is_shown_all_the_same():
+async def test_finished_call_without_a_start_is_shown():
     assert await lines_of(finished()) == ["  ✓ shell · ok · 2.0 s"]
 
 
@@ -146,7 +146,7 @@ async def test_a_call_that_was_never_announced_is_shown_all_the_same():
         (Diff((FileChange("f", "a\n", "b\n"),)), ["    f  +1 −1", "    1 - a", "    1 + b"]),
     ],
 )
-async def test_each_body_folded(body, shown):
+async def test_each_body_type_is_shown_folded(body, shown):
     assert await lines_of(STARTED, finished(body)) == ["  ✓ shell pytest · ok · 2.0 s", *shown]
 
 
@@ -159,7 +159,7 @@ async def test_long_output_is_folded_with_its_size_and_opens():
         assert app.lines()[1:] == ["    $ run it", *(f"    {n}" for n in range(50)), "    exit code 3"]
 
 
-async def test_a_failed_call_shows_why_at_once():
+async def test_failed_call_shows_its_error_unfolded():
     shown = await lines_of(STARTED, finished(Plain("Text not found.\nRead the file again."), failed=True))
     assert shown[1:] == ["    Text not found.", "    Read the file again."]
 
@@ -179,11 +179,11 @@ async def test_a_failed_call_shows_why_at_once():
         (QuestionClosed("q"), ""),
     ],
 )
-async def test_notices_and_what_others_show(event, shown):
+async def test_other_events_are_shown_as_one_line_or_nothing(event, shown):
     assert await lines_of(event) == [shown]
 
 
-async def test_a_long_title_gives_way_so_that_the_summary_can_be_read():
+async def test_long_title_is_cut_to_keep_the_summary_readable():
     title = "shell " + "x" * 100
     assert (await lines_of(ToolStarted(CALL, title), finished(summary="exit 1"), size=(40, 5)))[0].endswith(
         "… · exit 1 · 2.0 s"
@@ -210,7 +210,7 @@ async def test_a_compaction_is_a_card_that_unfolds_to_its_receipt():
         ]
 
 
-async def test_a_compaction_that_comes_to_nothing_is_stopped_and_one_without_a_model_tells_its_outputs():
+async def test_failed_compaction_stops_and_one_without_summary_counts_drops():
     assert await lines_of(Compacting(), Notice("It failed.", "warning"), Compacted(9_000, 5_000, 0, 0, 7, "")) == [
         "  ■ compact the session · stopped",
         "",

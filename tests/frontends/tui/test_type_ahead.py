@@ -46,12 +46,12 @@ def editor_after(*pieces, gap=1.0):
         ("a\x04b", "ab", []),
     ],
 )
-def test_the_editor_does_what_the_prompt_does_later(typed, text, messages):
+def test_editor_behaves_like_the_prompt(typed, text, messages):
     editor = editor_after(*typed)
     assert (editor.text, editor.messages, editor.follows, editor.leaves) == (text, messages, True, False)
 
 
-def test_a_paste_is_text_also_where_it_holds_enter_and_arrives_in_pieces():
+def test_paste_with_enter_in_chunks_is_text():
     editor = editor_after("say \x1b[20", "0~one\rtwo\x1b[201", "~", "!", "\r")
     assert editor.messages == ["say one\ntwo!"]
 
@@ -61,7 +61,7 @@ def test_keys_right_after_a_paste_belong_to_it():
 
 
 @pytest.mark.parametrize("key", ["\x1b[A", "\x1b[D", "\x01", "\t", "\x17", "?"])
-def test_after_another_key_the_editor_waits_for_the_prompt(key):
+def test_editor_stops_at_a_key_it_does_not_support(key):
     editor = editor_after(key, "x", "\r")
     assert (editor.follows, editor.text, editor.messages) == (False, "", [])
     assert "".join(text for _, text in editor.take_keys()) == f"{key}x\r"
@@ -88,13 +88,13 @@ def test_each_key_is_taken_exactly_once_and_in_order(pieces):
 
 
 @pytest.mark.parametrize("message", ["/model", "# note", "!ls", "see @file"])
-def test_what_is_more_than_text_is_left_to_the_prompt(message):
+def test_commands_and_file_references_are_left_to_the_prompt(message):
     editor = editor_after(f"{message}\r", "then\r")
     assert editor.take_message() == ""
     assert [text for _, text in editor.take_keys()][-1] == "\r"
 
 
-def test_changed_keys_are_left_to_the_prompt():
+def test_editor_is_disabled_by_changed_keys():
     assert has_usual_keys({"jobs": "f8", "editor": ["ctrl+g"]})
     assert not has_usual_keys({"send": "alt+enter"})
     assert not has_usual_keys({"jobs": ["f8", "ctrl+d"]})
@@ -129,7 +129,7 @@ def test_ctrl_c_and_ctrl_d_quit_before_textual(start):
 
 
 @pytest.mark.parametrize("size", [(24, 80), (10, 40)])
-def test_a_thousand_keys_a_second_during_the_start_arrive_once_and_in_order(start, size):
+def test_fast_typing_during_the_start_arrives_once_and_in_order(start, size):
     terminal = start("slow", size=size)
     words = [f"w{number}é日" for number in range(120)]
     messages = [" ".join(words[at : at + 10]) for at in range(0, 100, 10)]

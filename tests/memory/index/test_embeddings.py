@@ -40,7 +40,7 @@ needs_weights = pytest.mark.skipif(local_embedder() is None, reason="requirement
 
 
 @needs_weights
-def test_the_local_model_leaves_memory_when_it_is_not_asked(monkeypatch):
+def test_idle_local_model_is_unloaded_and_reloaded(monkeypatch):
     monkeypatch.setattr(embeddings, "RELEASE_AFTER", 0.05)
     embedder = embeddings.LocalEmbedder(local_embedder()._folder)
     before = embedder.embed(["the cat sat"])
@@ -95,7 +95,7 @@ def nearest(index, embedder, query) -> list[str]:
     return [hit.text for hit in search.find(query, 1, SearchFilter(kinds=("message",)))]
 
 
-def test_what_no_word_finds_is_found_by_its_vector(indexed_session):
+def test_text_without_common_words_is_found_by_its_vector(indexed_session):
     index, _ = indexed_session
     embedder = Counting()
     vectors = Vectors(index, embedder)
@@ -104,7 +104,7 @@ def test_what_no_word_finds_is_found_by_its_vector(indexed_session):
     assert nearest(index, embedder, "kl") == ["kkkl"]
 
 
-def test_the_first_search_compares_all_vectors_though_they_are_read_in_portions(indexed_session, monkeypatch):
+def test_first_search_compares_vectors_read_in_batches(indexed_session, monkeypatch):
     index, _ = indexed_session
     Vectors(index, Counting()).fill()
     monkeypatch.setattr("ouro.memory.index.vectors._READ_AT_ONCE", 1)
@@ -123,7 +123,7 @@ def test_where_no_text_is_compared_the_model_is_not_asked(indexed_session):
     assert len(embedder.asked) == asked
 
 
-def test_a_text_is_embedded_once_also_when_its_session_is_read_again(indexed_session):
+def test_text_is_embedded_once_even_if_reindexed(indexed_session):
     index, root = indexed_session
     embedder = Counting()
     Vectors(index, embedder).fill()
@@ -135,7 +135,7 @@ def test_a_text_is_embedded_once_also_when_its_session_is_read_again(indexed_ses
     assert nearest(index, embedder, "aab") == ["aaab"]
 
 
-def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(indexed_session):
+def test_each_text_is_embedded_once_per_model(indexed_session):
     index, _ = indexed_session
     one, other = Counting("one"), Counting("two")
     for embedder in (one, other, one, other):
@@ -150,7 +150,7 @@ def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(indexed_se
     assert nearest(index, one, "aab") == ["aaab"]  # even before a fill
 
 
-def test_two_models_at_once_leave_each_other_alone(indexed_session):
+def test_two_models_filling_at_once_do_not_interfere(indexed_session):
     index, _ = indexed_session
     other = Counting("other")
 
@@ -169,7 +169,7 @@ def test_two_models_at_once_leave_each_other_alone(indexed_session):
     assert (sorted(other.asked), again.asked) == (["aaab", "ccd", "kkkl"], [])
 
 
-def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(indexed_session):
+def test_vectors_of_unused_models_are_deleted(indexed_session):
     index, _ = indexed_session
     Vectors(index, Counting("one")).fill()
     with index.writing() as database:
@@ -180,7 +180,7 @@ def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(indexed_sessi
         assert database.execute("SELECT count(*) FROM vectors").fetchall() == [(3,)]
 
 
-def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(indexed_session):
+def test_changed_vector_length_triggers_new_embeddings(indexed_session):
     index, root = indexed_session
     embedder = Counting()
     running = Search(index, Vectors(index, embedder))
@@ -204,7 +204,7 @@ def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(indexed_s
 
 
 @pytest.mark.parametrize("version", [4, 999])
-def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(indexed_session, version):
+def test_vectors_of_an_older_index_version_are_reused(indexed_session, version):
     index, root = indexed_session
     embedder = Counting()
     Vectors(index, embedder).fill()
@@ -231,7 +231,7 @@ def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(indexed_se
     assert index.made() != "old"
 
 
-def test_vectors_that_came_later_and_sessions_that_went_are_followed(indexed_session):
+def test_running_search_follows_new_vectors_and_deleted_sessions(indexed_session):
     index, root = indexed_session
     embedder = Counting()
     vectors = Vectors(index, embedder)
@@ -250,13 +250,13 @@ def test_vectors_that_came_later_and_sessions_that_went_are_followed(indexed_ses
     assert "mmmn" not in [hit.text for hit in search.find("mmn", 9)]
 
 
-def test_the_thread_limit_of_numpy_is_not_left_to_programs_that_we_start(indexed_session, monkeypatch):
+def test_numpy_thread_limit_is_not_passed_to_child_processes(indexed_session, monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     Vectors(indexed_session[0], Counting())
     assert "OPENBLAS_NUM_THREADS" not in os.environ
 
 
-async def test_a_lookup_keeps_up_in_the_background(home):
+async def test_lookup_embeds_new_messages_in_the_background(home):
     root = home / ".ouro" / "sessions"
     embedder = Counting()
     lookup = Lookup(home / ".ouro" / "cache" / "index.db", lambda: Sources(root), lambda: embedder)
@@ -288,7 +288,7 @@ class Far:
         self.is_closed = True
 
 
-async def test_a_model_that_fails_leaves_the_words_which_is_said_once(home, caplog, monkeypatch):
+async def test_failing_model_falls_back_to_words_and_is_logged_once(home, caplog, monkeypatch):
     root = home / ".ouro" / "sessions"
     talk = StoredSession(root)
     talk.say(user("aaab"))
@@ -310,7 +310,7 @@ async def test_a_model_that_fails_leaves_the_words_which_is_said_once(home, capl
     assert far.is_closed
 
 
-def test_what_vectors_cost_is_counted_and_kept_to_the_limits(home):
+def test_embedding_cost_is_recorded_and_obeys_the_limits(home):
     session_catalog = SessionCatalog(YamlFileMemoryStore(home / ".ouro" / "sessions"), "/p")
     far = Far()
     far.failure = None
@@ -326,7 +326,7 @@ def test_what_vectors_cost_is_counted_and_kept_to_the_limits(home):
     assert (model, usage, calls) == ("far/away", Usage(30, cost=0.5), 2)
 
 
-def test_a_model_that_gives_no_vectors_leaves_words_alone(home, caplog):
+def test_model_without_vectors_is_not_used(home, caplog):
     (home / ".ouro").mkdir(exist_ok=True)
     models = home / ".ouro" / "models.yaml"
     models.write_text("models:\n  anthropic/claude-sonnet-5: {api_key: k}\nembed: anthropic/claude-sonnet-5\n")
@@ -336,11 +336,11 @@ def test_a_model_that_gives_no_vectors_leaves_words_alone(home, caplog):
 
 
 @needs_weights
-def test_the_weights_are_in_memory_once_however_many_sessions_there_are():
+def test_local_model_is_shared_between_sessions():
     assert choose_embedder("", Catalog({}, {})) is choose_embedder("", Catalog({}, {}))
 
 
-async def test_the_notes_of_a_session_with_one_turn_get_their_vectors_when_it_is_closed(tmp_path):
+async def test_notes_of_a_short_session_are_embedded_on_close(tmp_path):
     memory = tmp_path / "memory"
     memory.mkdir()
     (memory / "facts.md").write_text("- aaab\n")
@@ -354,7 +354,7 @@ async def test_the_notes_of_a_session_with_one_turn_get_their_vectors_when_it_is
             assert database.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
 
 
-async def test_a_session_with_one_turn_leaves_the_vectors_of_a_large_import_to_longer_ones(tmp_path):
+async def test_short_session_embeds_only_part_of_a_large_import(tmp_path):
     memory = tmp_path / "memory"
     memory.mkdir()
     (memory / "facts.md").write_text("".join(f"- fact {number}\n" for number in range(100)))
@@ -367,7 +367,7 @@ async def test_a_session_with_one_turn_leaves_the_vectors_of_a_large_import_to_l
 
 
 @needs_weights
-async def test_the_local_model_runs_in_a_process_that_ends(home, monkeypatch):
+async def test_local_model_runs_in_a_separate_process(home, monkeypatch):
     monkeypatch.setattr(Lookup, "_fill_in_process", FILL_APART)
     monkeypatch.setattr(LocalEmbedder, "embed", None)  # must not run in this process
     talk = StoredSession(home / ".ouro" / "sessions")

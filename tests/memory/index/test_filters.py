@@ -80,12 +80,12 @@ def search(request, index):
         (SearchFilter(kinds=("note",), project="/rare", since="2026-02-01"), set()),
     ],
 )  # fmt: skip
-def test_what_a_filter_lets_through_is_found_behind_a_crowd(search, wanted, texts):
+def test_filtered_messages_are_found_behind_many_others(search, wanted, texts):
     found = {hit.text for hit in search.find(ASKED, 5, wanted) if hit.text != "thanks"}
     assert found == texts
 
 
-def test_the_nearest_are_looked_for_behind_a_crowd(index):
+def test_filtered_nearest_vectors_are_found_behind_many_others(index):
     vectors = Vectors(index, WordEmbedder())
     while vectors.fill(1_000):
         pass
@@ -97,7 +97,7 @@ def test_the_nearest_are_looked_for_behind_a_crowd(index):
         assert (hit.session, hit.parts["words"]) == (session, 0.0)
 
 
-def test_without_a_filter_the_crowd_is_found_too(search):
+def test_unfiltered_search_finds_the_crowd(search):
     hits = search.find(ASKED, 5)
     assert len(hits) == 5
     assert "/crowd" in {hit.project for hit in hits}

@@ -37,7 +37,7 @@ def test_a_chain_is_walked_from_any_of_its_notes(graph_of):
     assert graph.chain("mem_00000004") == ids(4)
 
 
-def test_a_chain_that_a_user_has_tied_to_a_ring_ends(graph_of):
+def test_cyclic_chain_ends(graph_of):
     graph = graph_of(note(1, supersedes="mem_00000002"), note(2, supersedes="mem_00000001"))
 
     assert sorted(graph.chain("mem_00000001")) == ids(1, 2)
@@ -61,7 +61,7 @@ def test_neighbours_are_found_along_edges_in_either_direction(graph_of):
     assert graph.neighbours([], 3) == {}
 
 
-def test_neighbours_are_found_by_what_their_entities_have_to_do_with_each_other(graph_of):
+def test_neighbours_are_found_through_entity_relations(graph_of):
     tested = Relation("file:api.py", "tested_by", "cmd:pytest tests/test_api.py")
     graph = graph_of(
         note(1, entities=("file:api.py",), relations=(tested,)), note(2, entities=("cmd:pytest tests/test_api.py",))
@@ -71,7 +71,7 @@ def test_neighbours_are_found_by_what_their_entities_have_to_do_with_each_other(
     assert graph.neighbours(ids(2), 1) == {"mem_00000001": (1, "tested_by")}
 
 
-def test_notes_are_found_by_the_entities_they_name_those_that_few_name_first(graph_of):
+def test_notes_naming_rare_entities_rank_first(graph_of):
     graph = graph_of(note(1, entities=("file:api.py", "tool:ruff")), note(2, entities=("tool:ruff",)), note(3))
 
     assert graph.naming(["tool:ruff", "file:api.py"]) == {"mem_00000001": 1.5, "mem_00000002": 0.5}

@@ -52,7 +52,7 @@ def session_file(root):
     return found
 
 
-def test_words_of_people_and_outputs_of_tools_are_kept_apart(index, root, memory):
+def test_messages_and_tool_outputs_are_indexed_apart(index, root, memory):
     talk = StoredSession(root)
     talk.say(
         user("fix api.py", context="the date is today"),
@@ -68,7 +68,7 @@ def test_words_of_people_and_outputs_of_tools_are_kept_apart(index, root, memory
     assert outputs == [(2, "shell", "pytest -q"), (3, "shell", "2 failed")]
 
 
-def test_what_is_appended_is_read_and_nothing_else(index, root, memory):
+def test_only_appended_records_are_read(index, root, memory):
     talk = StoredSession(root)
     talk.say(user("one"))
     index.follow(sources(root, memory))
@@ -87,7 +87,7 @@ def test_what_is_appended_is_read_and_nothing_else(index, root, memory):
     assert index.follow(sources(root, memory)) == 0
 
 
-def test_an_edited_session_is_read_again(index, root, memory):
+def test_edited_session_is_reindexed(index, root, memory):
     talk = StoredSession(root)
     talk.say(user("the colour is red"), assistant("noted"))
     talk.end()
@@ -101,9 +101,7 @@ def test_an_edited_session_is_read_again(index, root, memory):
     assert hits == (0,)
 
 
-def test_a_long_session_is_read_and_removed_in_portions_and_goes_on_where_it_was_stopped(
-    index, root, memory, monkeypatch
-):
+def test_long_session_is_indexed_in_portions_and_resumed(index, root, memory, monkeypatch):
     monkeypatch.setattr(indexers, "_PORTION", 400)
     monkeypatch.setattr(indexers, "_REMOVED", 2)
 
@@ -141,7 +139,7 @@ def test_a_long_session_is_read_and_removed_in_portions_and_goes_on_where_it_was
     assert (index.follow(sources(root, memory)), rows(index)) == (1, [])
 
 
-def test_a_deleted_session_is_gone(index, root, memory):
+def test_deleted_session_is_removed(index, root, memory):
     for number in (1, 2):
         talk = StoredSession(root, number)
         talk.say(user(f"session {number}"))
@@ -152,7 +150,7 @@ def test_a_deleted_session_is_gone(index, root, memory):
     assert rows(index) == [(1, "user", "session 2")]
 
 
-def test_a_record_without_its_end_waits_until_it_is_whole(index, root, memory):
+def test_incomplete_record_is_read_once_it_is_complete(index, root, memory):
     talk = StoredSession(root)
     talk.say(user("whole"))
     talk.end()
@@ -178,7 +176,7 @@ def test_a_long_message_is_found_by_any_of_its_passages(index, root, memory):
     assert (hit.session_id, hit.number) == (session_id(1), 1)
 
 
-def test_notes_and_core_lines_are_told_with_all_that_they_say(index, root, memory):
+def test_notes_and_core_lines_are_indexed_with_all_fields(index, root, memory):
     (memory / "facts.md").write_text("# Facts\n\n- likes tea\n- uses vim\n")
     (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Use flask."))
     (memory / "README.md").write_text("not memory")
@@ -203,7 +201,7 @@ def test_notes_and_core_lines_are_told_with_all_that_they_say(index, root, memor
     assert row == ("user", "coding-preferences", 0.9, "s", 2, "mem_00000000", "2026-11-20T10:00:00Z")
 
 
-def test_notes_follow_an_editor(index, root, memory):
+def test_edited_notes_are_reindexed(index, root, memory):
     note = memory / "mem_3f6c1e00.md"
     note.write_text(NOTE.format(id="3f6c1e00", text="Use flask."))
     (memory / "facts.md").write_text("- likes tea\n")
@@ -220,7 +218,7 @@ def test_notes_follow_an_editor(index, root, memory):
         assert database.execute("SELECT count(*) FROM edges").fetchone() == (1,)
 
 
-def test_a_rebuild_gives_the_same_and_tells_how_far_it_is(index, root, memory):
+def test_rebuild_gives_the_same_index_and_reports_progress(index, root, memory):
     for number in range(1, 4):
         talk = StoredSession(root, number)
         talk.say(user(f"session {number}"))
@@ -233,7 +231,7 @@ def test_a_rebuild_gives_the_same_and_tells_how_far_it_is(index, root, memory):
     assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
-def test_an_index_that_is_deleted_while_it_is_open_comes_back(index, root, memory, home):
+def test_index_deleted_while_open_is_recreated(index, root, memory, home):
     talk = StoredSession(root)
     talk.say(user("one"))
     talk.end()
@@ -246,13 +244,13 @@ def test_an_index_that_is_deleted_while_it_is_open_comes_back(index, root, memor
         assert other.execute("SELECT text FROM messages").fetchall() == [("one",)]
 
 
-def test_files_are_for_the_user_alone(index, root, memory, home):
+def test_index_files_are_private(index, root, memory, home):
     index.follow(sources(root, memory))
     cache = home / ".ouro" / "cache"
     assert {oct(file.stat().st_mode & 0o777) for file in (cache, *cache.iterdir())} == {"0o700", "0o600"}
 
 
-def test_sessions_are_found_by_what_was_said_also_by_a_word_that_is_begun(index, root, memory):
+def test_sessions_are_found_by_words_and_prefixes(index, root, memory):
     for number, (words, project) in enumerate([("sqlite locks", "/a"), ("sqlite pages", "/b"), ("tea", "/a")], 1):
         talk = StoredSession(root, number, project)
         talk.say(user("hello"), assistant(f"we spoke of {words} here"))
@@ -267,7 +265,7 @@ def test_sessions_are_found_by_what_was_said_also_by_a_word_that_is_begun(index,
     assert len(search_sessions(index, "spoke", limit=2)) == 2
 
 
-def test_another_process_is_blamed_only_where_there_is_one(index, root, memory, monkeypatch):
+def test_lock_error_names_another_process_only_if_there_is_one(index, root, memory, monkeypatch):
     monkeypatch.setattr("ouro.memory.index.index.WAIT_SECONDS", 0)
     index.made()
     lock = index._path.with_name("index.db.feed.lock")

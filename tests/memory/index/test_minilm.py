@@ -29,7 +29,7 @@ needs_weights = pytest.mark.skipif(local_embedder() is None, reason="requirement
         ("the cat " * 20, "[CLS] " + "the cat " * 5 + "[SEP]"),
     ],
 )
-def test_texts_become_word_pieces(text, pieces):
+def test_texts_are_split_into_word_pieces(text, pieces):
     ids = WordPieces(VOCABULARY).encode(text, 12)
     assert [VOCABULARY[each] for each in ids] == pieces.split()
 
@@ -114,7 +114,7 @@ def reference_vector(weights, ids) -> list[float]:
     return [x / length for x in mean]
 
 
-def test_the_model_gives_what_its_formulas_say_alone_and_in_a_batch(small_model):
+def test_model_output_matches_the_formulas_alone_and_in_batches(small_model):
     folder, weights = small_model
     model = MiniLm(folder)
     texts = ["the cat sat on the mat", "cats", "the mat!"]

@@ -55,7 +55,7 @@ def search_ids(search, query, wanted=None, k=5) -> list[str]:
     return [hit.id for hit in search.find(query, k, wanted, today=TODAY)]
 
 
-def test_what_was_asked_and_what_was_answered_are_found_together(search):
+def test_question_and_answer_are_found_together(search):
     hits = search.find("which locks for the orders table", 2, SearchFilter(kinds=("message",)), today=TODAY)
     assert [(hit.session[:8], hit.number, hit.project) for hit in hits] == [
         ("00000001", 1, "/a"),
@@ -65,19 +65,19 @@ def test_what_was_asked_and_what_was_answered_are_found_together(search):
     assert sum(hits[0].parts.values()) == pytest.approx(hits[0].score)
 
 
-def test_what_stands_beside_the_words_is_found_by_them(search):
+def test_answer_is_found_by_the_words_of_its_neighbour(search):
     """The answer contains neither `lunch` nor a word of the question."""
     [asked, answer] = search.find("lunch", 5, SearchFilter(kinds=("message",)), today=TODAY)
     assert (asked.number, answer.number, answer.text) == (1, 2, "Soup, as on the menu.")
     assert answer.parts["words"] == pytest.approx(0.7)
 
 
-def test_all_kinds_are_searched_and_tools_only_where_they_are_wanted(search):
+def test_tool_outputs_are_searched_only_on_request(search):
     assert {hit.kind for hit in search.find("heron", 9, today=TODAY)} == {"core", "output"}
     assert search_ids(search, "heron", SearchFilter(kinds=("note", "core", "message"))) == ["facts.md:1"]
 
 
-def test_filters_narrow(search):
+def test_filters_narrow_the_results(search):
     locks = "locking locks"
     assert search_ids(search, locks, SearchFilter(category="coding-preferences")) == ["mem_3f6c1e00"]
     assert search_ids(search, locks, SearchFilter(scope="repo")) == []
@@ -87,7 +87,7 @@ def test_filters_narrow(search):
     assert search_ids(search, "lunch", SearchFilter(session="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")) == []
 
 
-def test_a_copy_of_a_session_is_not_told_twice(search, home):
+def test_copied_session_is_returned_once(search, home):
     root = home / ".ouro" / "sessions"
     talk = StoredSession(root, 3, "/a")
     talk.say(user("What is for lunch?"), assistant("Soup, as on the menu."))
@@ -99,7 +99,7 @@ def test_a_copy_of_a_session_is_not_told_twice(search, home):
     ]
 
 
-def test_a_day_that_is_named_brings_what_was_said_on_it(search):
+def test_named_day_finds_messages_of_that_day(search):
     assert search_ids(search, "what did we do yesterday?", SearchFilter(kinds=("message",)), 9)
     assert {
         hit.parts["days"] for hit in search.find("yesterday", 9, SearchFilter(kinds=("message",)), today=TODAY)
@@ -107,7 +107,7 @@ def test_a_day_that_is_named_brings_what_was_said_on_it(search):
     assert search_ids(search, "what did we do on 3 May 2020?") == []
 
 
-def test_an_index_that_breaks_while_it_is_used_says_so_and_comes_back(search, home):
+def test_broken_index_raises_and_can_be_rebuilt(search, home):
     search.index.close()
     (home / ".ouro" / "cache" / "index.db").write_bytes(b"no database at all" * 500)
     assert search_ids(search, "lunch") == []
@@ -118,7 +118,7 @@ def test_an_index_that_breaks_while_it_is_used_says_so_and_comes_back(search, ho
 
 
 @pytest.mark.parametrize("query", ["", "?", "the of and", '" OR *', "a" * 20_000, "x " * 5_000, "\x00\ud800 NEAR("])
-def test_no_question_is_an_error(search, query):
+def test_no_query_raises(search, query):
     search.find(query, 5, today=TODAY)
 
 
@@ -146,11 +146,11 @@ def test_no_question_is_an_error(search, query):
         ("port 2025", []),
     ],
 )
-def test_days_are_understood(text, days):
+def test_days_in_a_query_are_parsed(text, days):
     assert list(parse_query(text, today=TODAY).days) == days
 
 
-def test_who_is_asked_for_is_understood():
+def test_speaker_in_a_query_is_parsed():
     assert parse_query("what did I say").speaker == "user"
     assert parse_query("what did you suggest for api.py").spoken == "what did I suggest for api.py"
     assert parse_query("what did you tell me").speaker == ""
@@ -159,7 +159,7 @@ def test_who_is_asked_for_is_understood():
     assert parse_query("who took it", ("Ann",)).words == (("take", "took", "taken"),)
 
 
-def test_of_a_common_word_the_newest_places_are_looked_at(home):
+def test_common_word_considers_only_the_newest_places(home):
     index = Index(home / "index.db")
     with index.writing() as database:
         rows = [
@@ -188,12 +188,12 @@ def asked(query, tmp_path) -> tuple[str, ...]:
     return answer.ids
 
 
-def test_documents_are_searched_by_the_code_that_searches_sessions(tmp_path):
+def test_documents_are_searched_like_sessions(tmp_path):
     assert asked("What is the name of Ann's puppy?", tmp_path)[:3] == ("1", "3", "2")
 
 
 @pytest.mark.parametrize(("speaker", "answer"), [("Bob", "4"), ("Ann", "5")])
-def test_the_speaker_that_is_named_comes_first(tmp_path, speaker, answer):
+def test_named_speaker_ranks_first(tmp_path, speaker, answer):
     assert asked(f"What did {speaker} repair?", tmp_path)[0] == answer
 
 
@@ -203,7 +203,7 @@ def test_recall_and_gain_are_counted():
     assert (measured.p50_ms, measured.p95_ms) == (3.0, 3.0)
 
 
-def test_sessions_of_the_store_are_what_is_searched(search, home):
+def test_hit_ids_open_the_stored_session(search, home):
     """The ids in a search result open the session."""
     [hit] = search.find("timed out under load", 1, SearchFilter(kinds=("message",)), today=TODAY)
     loaded = wait(YamlFileMemoryStore(home / ".ouro" / "sessions").load_session(hit.session, read_only=True))

@@ -78,7 +78,7 @@ def best(index, query) -> str:
         ("据连", ""),
     ],
 )
-def test_a_question_finds_what_was_said(index, query, name):
+def test_query_in_any_script_finds_its_message(index, query, name):
     assert best(index, query) == name
 
 
@@ -95,25 +95,25 @@ def test_a_question_finds_what_was_said(index, query, name):
         ("forty a min", "forty a minute"),
     ],
 )
-def test_a_picker_shows_the_part_that_fits(index, words, part):
+def test_snippet_shows_the_matching_part(index, words, part):
     (hit,) = search_sessions(index, words)
     assert part in hit.snippet
     assert len(hit.snippet) < 130
 
 
-def test_latin_text_without_such_names_is_indexed_as_it_is():
+def test_plain_latin_text_is_indexed_unchanged():
     for name in ("snake", "emoji", "plain", "hindi"):
         assert findable(SAID[name]) == SAID[name]
     assert findable("x" * 40 + "aB" * 40) == "x" * 40 + "aB" * 40  # data, not a name
 
 
-def test_what_holds_a_sentence_together_is_not_asked_for():
+def test_function_words_in_cjk_queries_are_ignored():
     assert parse_query("我们的数据库在哪").words == (("数据",), ("据库",))
     assert parse_query("バックアップを取ってください").words[-1] == ("取",)
     assert parse_query("ください").words == (("くだ",), ("ださ",), ("さい",))
 
 
-def test_what_was_said_can_be_taken_out_again(tmp_path):
+def test_indexed_message_can_be_removed_completely(tmp_path):
     """The full-text index follows its table, although it indexes a changed form of the text."""
     talk = StoredSession(tmp_path / "sessions")
     talk.say(user(SAID["chinese"]), user(SAID["camel"]))

@@ -27,7 +27,7 @@ def turns(conversation):
     return [(each.commit.origin, *map(each.commit.trailers.get, ("Ouro-Session", "Ouro-Turn"))) for each in blamed]
 
 
-async def test_a_commit_that_the_agent_made_in_the_shell_names_its_turn(home):
+async def test_agent_commit_in_the_shell_records_its_turn(home):
     conversation = await learn_preference(home)
     await conversation.commit()
     await conversation.end()
@@ -38,7 +38,7 @@ async def test_a_commit_that_the_agent_made_in_the_shell_names_its_turn(home):
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-async def test_what_a_turn_wrote_in_which_ouro_was_killed_names_it(home, is_committed):
+async def test_commit_interrupted_by_a_kill_records_its_turn(home, is_committed):
     conversation = await learn_preference(home)
     if is_committed:
         await conversation.commit()
@@ -47,7 +47,7 @@ async def test_what_a_turn_wrote_in_which_ouro_was_killed_names_it(home, is_comm
     assert turns(Conversation(home, session="s-2")) == [("agent", "s-1", "2")]
 
 
-async def test_what_was_killed_later_is_not_put_down_to_that_turn(home):
+async def test_later_killed_commit_is_not_attributed_to_the_earlier_turn(home):
     conversation = await learn_preference(home)
     await conversation.end()
     conversation.scopes["user"].store.save_and_commit({"facts.md": "- Tea.\n"}, "By hand")
@@ -60,7 +60,7 @@ async def test_what_was_killed_later_is_not_put_down_to_that_turn(home):
     assert opened.manager.timeline().log(1)[0].commit.trailers == {"Ouro-Origin": "agent"}
 
 
-async def test_a_user_who_commits_by_hand_is_not_taken_for_the_agent(home):
+async def test_manual_user_commit_is_not_attributed_to_the_agent(home):
     conversation = await learn_preference(home)
     await conversation.end()
     (conversation.folder / "preferences.md").write_text("- Answer in French.\n")
@@ -71,7 +71,7 @@ async def test_a_user_who_commits_by_hand_is_not_taken_for_the_agent(home):
     assert turns(conversation) == [("outside", None, None)]
 
 
-async def test_a_line_that_an_undo_brought_back_leads_to_the_turn_that_taught_it(home):
+async def test_line_restored_by_undo_keeps_its_original_turn(home):
     conversation = await learn_preference(home)
     await conversation.commit()
     await conversation.end()
@@ -87,7 +87,7 @@ async def test_a_line_that_an_undo_brought_back_leads_to_the_turn_that_taught_it
     assert timeline.origin_of("preferences", line).trailers["Ouro-Turn"] == "2"
 
 
-async def test_it_is_known_still_when_something_else_was_forgotten(home):
+async def test_authorship_survives_forget_everywhere(home):
     conversation = await learn_preference(home, "Answer in German, says Zebedee.")
     await conversation.commit()
     await conversation.end()
@@ -99,7 +99,7 @@ async def test_it_is_known_still_when_something_else_was_forgotten(home):
     assert turns(Conversation(home, session="s-2")) == [("agent", "s-1", "2")]
 
 
-async def test_what_a_sync_brings_while_a_turn_runs_is_of_no_turn_here(home, tmp_path):
+async def test_commit_received_by_sync_during_a_turn_has_no_turn(home, tmp_path):
     other = GitMemoryStore(tmp_path / "other", "user", tmp_path / "other.git")
     other.save_and_commit({"preferences.md": "- Tabs.\n"}, "Prefer tabs", {})
     plain_git(tmp_path, "init", "--bare", "-q", "remote.git")

@@ -27,7 +27,7 @@ async def write_core(home):
     return first
 
 
-async def test_it_is_named_and_quoted_in_the_prompt_and_its_changes_reach_the_model(home):
+async def test_added_core_file_is_in_the_prompt_and_its_changes_are_sent(home):
     first = await write_core(home)
     assert "user or the project. The user's own: style.md." in first.block
     assert [event.summary for event in first.changed] == ["style.md: + Write short sentences."]
@@ -37,14 +37,14 @@ async def test_it_is_named_and_quoted_in_the_prompt_and_its_changes_reach_the_mo
     assert [(line.file, line.state) for line in second.manager.receipt().lines] == [("style.md", "loaded")]
 
 
-async def test_without_the_setting_it_is_left_out_and_the_receipt_says_so(home):
+async def test_core_file_without_the_setting_is_skipped_in_the_receipt(home):
     await write_core(home)
     second = Conversation(home, session="s-2")
     assert seen_by_model(second.block) == []
     assert [(line.file, line.state) for line in second.manager.receipt().lines] == [("style.md", "skipped")]
 
 
-async def test_it_is_listed_edited_searched_and_consolidated(home):
+async def test_added_core_file_is_listed_edited_searched_and_consolidated(home):
     talk = await write_core(home)
     scope = talk.scopes["user"]
     editor = MemoryEditor([scope])
@@ -68,7 +68,7 @@ async def test_it_is_listed_edited_searched_and_consolidated(home):
 
 
 @pytest.mark.parametrize("name", ["style", "Style.md", "../style.md", "mem_1.md", ".md"])
-def test_a_name_that_is_no_core_file_is_refused(home, name):
+def test_invalid_core_file_name_is_refused(home, name):
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(f"memory: {{core: ['{name}']}}\n")
     with pytest.raises(ConfigError, match=r"in `memory.core` is not valid"):

@@ -62,7 +62,7 @@ def accepted(folder):
     return scope
 
 
-def test_notes_from_outside_are_read_once_and_not_at_each_start(notes, count):
+def test_untrusted_notes_are_read_once_not_at_each_start(notes, count):
     open_memory(notes)
     assert count["read"] == NOTES
     count.clear()
@@ -71,7 +71,7 @@ def test_notes_from_outside_are_read_once_and_not_at_each_start(notes, count):
     assert count["read"] == 0
 
 
-def test_a_note_that_was_changed_is_read_again_though_its_size_and_times_are_as_before(notes, count):
+def test_changed_note_with_same_size_and_times_is_detected(notes, count):
     accepted(notes)
     note = notes / "mem_00000007.md"
     found = note.stat()
@@ -81,7 +81,7 @@ def test_a_note_that_was_changed_is_read_again_though_its_size_and_times_are_as_
     assert open_memory(notes).untrusted == ("mem_00000007.md",)
 
 
-def test_a_damaged_record_of_what_was_read_is_no_reason_to_trust_a_note(notes, count):
+def test_damaged_read_cache_does_not_make_a_note_trusted(notes, count):
     accepted(notes)
     (notes / "mem_00000007.md").write_text("note Z\n")
     (notes.parent / "history" / "user.blobs").write_text("{")
@@ -89,7 +89,7 @@ def test_a_damaged_record_of_what_was_read_is_no_reason_to_trust_a_note(notes, c
     assert open_memory(notes).untrusted == ("mem_00000007.md",)
 
 
-def test_a_line_costs_two_git_processes_and_reads_no_note(notes, count):
+def test_writing_a_line_takes_two_git_processes_and_reads_no_note(notes, count):
     accepted(notes)
     open_memory(notes).write({"facts.md": "- One.\n"}, "Learn", AT, "person")
     scope = open_memory(notes)
@@ -104,7 +104,7 @@ def test_a_line_costs_two_git_processes_and_reads_no_note(notes, count):
     assert count["git"] == 2
 
 
-def test_a_start_looks_at_each_note_once_and_a_tool_call_at_none(notes, count):
+def test_start_stats_each_note_once_and_a_tool_call_none(notes, count):
     accepted(notes)
     count.clear()
 
@@ -144,7 +144,7 @@ async def test_a_tool_call_that_wrote_no_memory_lists_no_folder(session, monkeyp
 
 
 @pytest.mark.parametrize("name", ["facts.md", "mem_new.md"])
-async def test_what_a_tool_call_wrote_is_noticed_at_once(session, name):
+async def test_memory_written_by_a_tool_call_is_noticed_at_once(session, name):
     await session.begin("I use uv.")
     path = session.folder / name
     text = f"{path.read_text() if path.exists() else ''}- Uses uv.\n"
@@ -152,7 +152,7 @@ async def test_what_a_tool_call_wrote_is_noticed_at_once(session, name):
     assert unapproved(session.scopes["user"].store) == ()
 
 
-async def test_a_note_that_a_command_wrote_in_place_is_found_at_the_end_of_the_turn(session):
+async def test_note_overwritten_by_a_command_is_found_at_the_turn_end(session):
     path = session.folder / f"mem_{3:032x}.md"
     await session.call("shell", {"command": "make"}, act=lambda: path.write_text("evil 3\n"))
     await session.end()

@@ -21,14 +21,14 @@ def found(ouro, **options):
     return [(each.level, each.what) for each in diagnose(editor_of(ouro), **options)]
 
 
-def test_a_sound_memory_has_nothing_to_mend(ouro):
+def test_sound_memory_has_only_ok_findings(ouro):
     remember_text(editor_of(ouro), "Always answer in German")
     findings = diagnose(editor_of(ouro))
     assert {each.level for each in findings} == {"ok"}
     assert "1 core file, 0 notes: no problems" in [each.what for each in findings]
 
 
-def test_each_trouble_is_named(ouro):
+def test_each_problem_is_reported(ouro):
     remember_text(editor_of(ouro), "Always answer in German")
     memory = ouro / "memory"
     (memory / "mem_00000001.md").write_text("---\ncolour: red\nturn: many\n---\nBroken\n")
@@ -60,14 +60,14 @@ def test_each_trouble_is_named(ouro):
         assert any(each[0] == level and words in each[1] for each in said), (words, said)
 
 
-def test_the_fields_of_a_promoted_note_are_known(ouro):
+def test_extra_fields_of_a_promoted_note_are_accepted(ouro):
     remember_text(editor_of(ouro), "Always answer in German")
     fields = {"owner": "ada@example.org", "expires": "2027-01-01"}
     put(ouro, Note(id="mem_00000007", scope="user", text="E", extra=fields))
     assert not any("unknown fields" in each[1] for each in found(ouro))
 
 
-def test_a_history_that_cannot_be_read_is_said(ouro):
+def test_unreadable_history_is_reported(ouro):
     remember_text(editor_of(ouro), "Always answer in German")
     editor = editor_of(ouro)
     (ouro / "memory" / ".git" / "HEAD").write_text("nonsense\n")

@@ -42,7 +42,7 @@ def versions(editor):
     return {int(entry.id[-1]): entry.versions for entry in note_entries(editor)}
 
 
-def test_a_list_shows_what_changed_how_often_and_what_replaced_it(editor_with):
+def test_list_shows_badges_and_version_counts(editor_with):
     editor = editor_with(
         note(1), note(2, supersedes="mem_00000001"), note(3, supersedes="mem_00000002"), note(4, branch="feature")
     )
@@ -51,7 +51,7 @@ def test_a_list_shows_what_changed_how_often_and_what_replaced_it(editor_with):
     assert [entry.id[-1] for entry in details_of(editor, "mem_00000002", 30).chain] == ["1", "2", "3"]
 
 
-def test_notes_that_supersede_each_other_end_the_count(editor_with):
+def test_cyclic_supersession_does_not_loop(editor_with):
     editor = editor_with(note(1, supersedes="mem_00000002"), note(2, supersedes="mem_00000001"))
     assert badges(editor) == dict.fromkeys((1, 2), ("replaced",))
     assert versions(editor) == {1: 2, 2: 2}
@@ -67,7 +67,7 @@ def test_both_sides_of_a_contradiction_are_marked(editor_with):
     ]
 
 
-def test_a_note_is_stale_while_its_file_is_not_as_it_was(editor_with, project):
+def test_note_is_stale_while_its_file_differs(editor_with, project):
     editor = editor_with(note(1, anchors=(Anchor("api.py", BEFORE),)), note(2, anchors=(Anchor("gone.py", BEFORE),)))
     assert badges(editor) == {1: (), 2: ("stale",)}
     (project / "api.py").write_text("after, and longer\n")
@@ -75,7 +75,7 @@ def test_a_note_is_stale_while_its_file_is_not_as_it_was(editor_with, project):
     assert details_of(editor, "mem_00000001", 30).stale == ("api.py",)
 
 
-def test_a_note_that_nobody_approved_is_unconfirmed(editor_with):
+def test_unapproved_note_is_marked_unconfirmed(editor_with):
     editor = editor_with(note(1), note(2))
     scope = editor.scope("repo")
     (scope.store.folder / "mem_00000002.md").write_text(note_text(note(2, text="Other words.")))
@@ -84,7 +84,7 @@ def test_a_note_that_nobody_approved_is_unconfirmed(editor_with):
     assert details_of(editor, "mem_00000002", 30).entry.badges == ("unconfirmed",)
 
 
-def test_confidence_fades_with_the_half_life_of_the_settings(editor_with):
+def test_confidence_decays_with_the_half_life_setting(editor_with):
     ago = (datetime.now(UTC) - timedelta(days=10)).isoformat()
     inferred = note(1, source="assistant", confirmed_at=ago)
     assert details_of(editor_with(inferred), inferred.id, 10).confidence == pytest.approx(0.5, abs=0.01)

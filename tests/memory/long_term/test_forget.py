@@ -19,7 +19,7 @@ def editor(ouro, repository):
     return editor_of(ouro, repository)
 
 
-def test_what_fits_is_found_by_its_words_in_core_and_notes(editor):
+def test_matches_are_found_in_core_lines_and_notes(editor):
     remember_text(editor, "My heron is called Rex")
     remember_text(editor, "The heron answers on port 7777, see api.py")
     remember_text(editor, "Always answer in German")
@@ -35,7 +35,7 @@ def test_what_fits_is_found_by_its_words_in_core_and_notes(editor):
         find_to_forget(editor, "  ")
 
 
-def test_lines_go_and_notes_are_archived_in_one_commit_a_scope_that_can_be_undone(editor, ouro, repository):
+def test_forget_removes_lines_and_archives_notes_in_undoable_commits(editor, ouro, repository):
     note = remember_text(editor, "tabs in api.py are 4 wide")
     remember_text(editor, "repo: always use tabs")
     remember_text(editor, "repo: never review tabs")
@@ -50,7 +50,7 @@ def test_lines_go_and_notes_are_archived_in_one_commit_a_scope_that_can_be_undon
     assert len(all_entries(editor)) == 3
 
 
-def test_all_versions_of_a_note_go_with_it(editor):
+def test_all_versions_of_a_note_are_forgotten(editor):
     first = editor.notebook.add(Note(id=new_id(), scope="user", text="Rex is 3"), "capture").note
     second = editor.notebook.add(
         editor.notebook.link(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.id), "capture"
@@ -61,7 +61,7 @@ def test_all_versions_of_a_note_go_with_it(editor):
     assert {each.id for each in note_entries(editor) if each.archived} == {first.id, second.id}
 
 
-def test_a_line_that_changed_meanwhile_is_not_taken_for_another(editor, ouro):
+def test_line_changed_meanwhile_is_not_removed(editor, ouro):
     remember_text(editor, "Always answer in German")
     found = find_to_forget(editor, "german")
     (ouro / "memory" / "preferences.md").write_text("- Never shout\n")
@@ -70,13 +70,13 @@ def test_a_line_that_changed_meanwhile_is_not_taken_for_another(editor, ouro):
     assert (ouro / "memory" / "preferences.md").read_text() == "- Never shout\n"
 
 
-def test_one_that_is_named_by_its_id_is_meant_alone(editor):
+def test_id_selects_a_single_entry(editor):
     remember_text(editor, "My heron is called Rex")
     remember_text(editor, "My other heron is called Max")
     assert [each.text for each in find_to_forget(editor, "user/facts.md:2")] == ["My other heron is called Max"]
 
 
-def test_what_another_ouro_wrote_since_the_file_was_read_is_not_written_over(editor, ouro, repository):
+def test_concurrent_change_is_not_overwritten(editor, ouro, repository):
     remember_text(editor, "My heron is called Rex")
     before = editor.text("user", "facts.md")
     remember_text(editor_of(ouro, repository), "My crane is called Ada")

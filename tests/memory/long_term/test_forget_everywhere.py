@@ -63,7 +63,7 @@ def user_memory(place: OuroHome) -> GitMemoryStore:
         TEXT.replace("key", "k\ney"),
     ],
 )
-def test_each_form_is_found_and_taken_out(form):
+def test_each_form_of_the_text_is_found_and_removed(form):
     needle = ForgottenText(TEXT)
     text = f"before {form} behind"
 
@@ -78,21 +78,21 @@ def test_each_form_is_found_and_taken_out(form):
 @pytest.mark.parametrize(
     "text", ["Zoë's key", "Zoë's key is a/b+c and more", "zoes key is abcd more", "", "\\" * 5_000]
 )
-def test_what_is_like_it_is_left_alone(text):
+def test_similar_text_is_kept(text):
     assert ForgottenText(TEXT).remove_from(text) == text
 
 
 @pytest.mark.parametrize("text", ["", "abc", "  ab  ", "----", "x" * 10_001])
-def test_a_text_that_cannot_be_told_from_others_is_refused(text):
+def test_text_that_is_too_short_or_long_is_refused(text):
     with pytest.raises(UsageError):
         ForgottenText(text)
 
 
-def test_the_place_holder_does_not_hold_what_is_forgotten():
+def test_placeholder_does_not_contain_the_forgotten_text():
     assert ForgottenText("forgotten").remove_from("It is forgotten.") == "It is [gone]."
 
 
-def test_words_that_records_are_made_of_leave_sessions_whole(place):
+def test_forgetting_a_field_name_keeps_session_records_valid(place):
     talk = StoredSession(place.sessions, 1, "/home/me/assistant")
     call = ToolCall("call_shell", "shell", {"pin": 123456, "role": "the assistant"})
     talk.say(user("the assistant"), Message("assistant", (Text("as the assistant"), call)))
@@ -109,7 +109,7 @@ def test_words_that_records_are_made_of_leave_sessions_whole(place):
     assert loaded.records[1].message.tool_calls[0].arguments == {"pin": "[forgotten]", "role": "the [forgotten]"}
 
 
-def test_what_does_not_hold_it_is_byte_for_byte_as_it_was(place):
+def test_files_without_the_text_stay_byte_identical(place):
     drawn = random.Random(11)
     alphabet = "abc xyz\n\t-:#'\"\\|>[]{}é€😀&%+0\x85"
     store, plain = user_memory(place), {}
@@ -142,7 +142,7 @@ def test_what_does_not_hold_it_is_byte_for_byte_as_it_was(place):
     assert unapproved(store) == ()
 
 
-def test_a_remote_that_has_it_is_said_and_brings_nothing_back(place, tmp_path):
+def test_remote_with_the_text_is_reported_and_cannot_restore_it(place, tmp_path):
     os.system(f"git init -q --bare {tmp_path / 'remote.git'}")
     remote, store = str(tmp_path / "remote.git"), user_memory(place)
     other = GitMemoryStore(tmp_path / "two", "user", tmp_path / "history" / "user.git")
@@ -170,7 +170,7 @@ def test_a_remote_that_has_it_is_said_and_brings_nothing_back(place, tmp_path):
     assert (store.folder / "facts.md").read_text() == "- Tea.\n"
 
 
-def test_a_backup_holds_all_and_is_the_users_alone(place, tmp_path):
+def test_backup_is_complete_and_private(place, tmp_path):
     user_memory(place).save_and_commit({"facts.md": "- Blackbird-77\n"}, "Learn")
 
     made = back_up_home(place, tmp_path / "b.tar")
@@ -197,7 +197,7 @@ def test_links_are_not_followed(place, tmp_path):
     assert outside.read_text() == "Blackbird-77"
 
 
-def test_settings_are_named_and_left(place):
+def test_settings_with_the_text_are_reported_and_unchanged(place):
     place.path.mkdir(parents=True)
     (place.path / "models.yaml").write_text("api_key: Blackbird-77\n")
 
@@ -209,7 +209,7 @@ def test_settings_are_named_and_left(place):
     ]
 
 
-def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_users_own_memory(place, tmp_path):
+def test_unwritten_project_memory_does_not_touch_user_memory(place, tmp_path):
     mine = user_memory(place)
     mine.save_and_commit({"facts.md": "- Lives in Trondheim.\n- Works with uv.\n", "decisions.md": None}, "Say it")
     mine.save_and_commit({"preferences.md": "- Lives in Trondheim.\n"}, "Say it again")
@@ -230,7 +230,7 @@ def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_us
     assert (other.repository.read_record("folder"), other.get_current_head(), unapproved(mine)) == ("", "", ())
 
 
-def test_what_is_too_large_to_be_read_is_named(place):
+def test_file_too_large_to_search_is_reported(place):
     user_memory(place).save_and_commit({"facts.md": "- The blue heron.\n"}, "Learn")
     large = place.path / "cache" / "weights.bin"
     large.parent.mkdir()
@@ -242,7 +242,7 @@ def test_what_is_too_large_to_be_read_is_named(place):
         assert found.left == []
 
 
-def test_what_was_exported_to_other_agents_is_forgotten_there_too(home, place, repository):
+def test_text_exported_to_other_agents_is_forgotten_there(home, place, repository):
     editor = editor_of(place.path, repository)
     remember_text(editor, f"We use {TEXT} here")
     remember_text(editor, f"Always answer with {TEXT}")
@@ -263,7 +263,7 @@ def test_what_was_exported_to_other_agents_is_forgotten_there_too(home, place, r
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_the_history_of_a_host_repository_is_named_with_the_command_that_rewrites_it(place, repository, is_shared):
+def test_host_repository_history_is_reported_with_a_rewrite_command(place, repository, is_shared):
     store = repo_store(repository, place.histories, lambda _text: "", is_shared=is_shared)
     store.save_and_commit({"facts.md": "- The blue heron.\n"}, "Learn")
 

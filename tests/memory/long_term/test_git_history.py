@@ -21,7 +21,7 @@ def learn(store: GitMemoryStore, text: str, subject: str = "Learn", **trailers: 
     return store.save_and_commit({"facts.md": text}, subject, {f"Ouro-{key}": value for key, value in trailers.items()})
 
 
-def test_the_log_tells_subject_trailers_and_files_newest_first(store):
+def test_log_lists_subject_trailers_and_files_newest_first(store):
     first = learn(store, "- one\n", "Learn one", Origin="agent", Session="s1", Turn="3")
     second = store.save_and_commit({"mem_1.md": "x", "facts.md": None}, "Learn\n  two: `x`\x1b[31m")
 
@@ -36,7 +36,7 @@ def test_the_log_tells_subject_trailers_and_files_newest_first(store):
     assert store.log(limit=1) == (newest,)
 
 
-def test_a_trailer_in_the_middle_of_a_message_is_none(store):
+def test_trailer_in_the_middle_of_a_message_is_ignored(store):
     learn(store, "- one\n")
     forged = "Learn\n\nOuro-Origin: person\n\nand so on\n\nOuro-Session: s2"
     subprocess.run(["git", "-C", store.folder, "commit", "-q", "--allow-empty", "-m", forged], check=True)
@@ -44,7 +44,7 @@ def test_a_trailer_in_the_middle_of_a_message_is_none(store):
     assert store.log(1)[0].trailers == {"Ouro-Session": "s2"}
 
 
-def test_a_text_is_found_as_it_was_in_a_commit_and_on_a_date(store):
+def test_text_is_found_at_a_commit_or_date(store):
     store.ensure_repo()
     first = store.repository.commit({"facts.md": b"old\n"}, "A", at=1_700_000_000)
     second = store.repository.commit({"facts.md": b"new\n", "\xe9t\xe9.md": b"x"}, "B", at=1_700_090_000)
@@ -56,7 +56,7 @@ def test_a_text_is_found_as_it_was_in_a_commit_and_on_a_date(store):
     assert git_history.commit_at(store.repository, "2030-01-01T00:00:00Z") == second
 
 
-def test_blame_leads_from_a_line_to_the_commit_and_the_turn(store):
+def test_blame_maps_a_line_to_its_commit_and_turn(store):
     first = learn(store, "- one\n- two\n", Session="s1", Turn="1")
     second = learn(store, "- one\n- 2\n- three\n", Session="s2", Turn="7")
 
@@ -80,7 +80,7 @@ def test_the_changes_of_a_commit_are_numbered_hunks(store):
     )
 
 
-def test_taking_a_commit_back_keeps_what_was_written_since(store):
+def test_reverting_a_commit_keeps_later_changes(store):
     learn(store, "a\nb\nc\n")
     commit = learn(store, "a\nB\nc\nd\n", "Change b, add d")
     learn(store, "first\na\nB\nc\nd\nlast\n")
@@ -104,7 +104,7 @@ def test_one_hunk_of_a_commit_is_undone(store):
     assert store.read("facts.md") == "A\nb\nc\n"
 
 
-def test_a_conflict_is_said_and_nothing_of_it_is_lost(store):
+def test_conflicting_revert_is_reported_and_changes_nothing(store):
     learn(store, "a\nb\n")
     commit = learn(store, "a\nB\nc\n")
     head = learn(store, "a\nB, or perhaps b\nc\n")
@@ -115,7 +115,7 @@ def test_a_conflict_is_said_and_nothing_of_it_is_lost(store):
     assert (store.read("facts.md"), store.get_current_head()) == ("a\nB, or perhaps b\nc\n", head)
 
 
-def test_undoing_the_commit_that_made_a_file_removes_it_and_the_other_way_round(store):
+def test_reverting_a_file_creation_removes_it_and_vice_versa(store):
     made = store.save_and_commit({"mem_1.md": "x\n"}, "Note")
     assert store.revert(made).edits == (FileEdit("mem_1.md", "x\n", None),)
     assert store.load_all().notes == ()
@@ -125,7 +125,7 @@ def test_undoing_the_commit_that_made_a_file_removes_it_and_the_other_way_round(
     assert store.read("mem_1.md") == "x\n"
 
 
-def test_lines_that_are_there_again_are_not_restored_twice(store):
+def test_lines_already_restored_are_not_duplicated(store):
     learn(store, "a\nb\n")
     removed = learn(store, "a\n")
     learn(store, "x\nb\na\n")
@@ -134,12 +134,12 @@ def test_lines_that_are_there_again_are_not_restored_twice(store):
 
 
 @pytest.mark.parametrize("commit", ["0123456789", "--help", "", "HEAD~9"])
-def test_what_is_no_commit_is_said(store, commit):
+def test_invalid_commit_raises(store, commit):
     learn(store, "a\n")
 
     with pytest.raises(MemoryUnusable):
         git_history.commit_of(store.repository, commit or "zz")
 
 
-def test_an_empty_history_has_nothing_to_tell(store):
+def test_empty_history_has_no_log(store):
     assert (store.log(), git_history.commit_at(store.repository, "2023-01-01")) == ((), "")

@@ -206,7 +206,7 @@ def import_twice(editor, folder, **options):
     return {(each.scope, each.text) for each in all_entries(editor)}, {each.name: each.reason for each in plan.refused}
 
 
-def test_claude_code_of_this_project(editor, mine, repository):
+def test_claude_code_memory_of_this_project_is_imported(editor, mine, repository):
     folder = lay_out(mine / ".claude" / "projects" / slug(repository) / "memory", CLAUDE_CODE)
 
     found, refused = import_twice(editor, folder)
@@ -221,7 +221,7 @@ def test_claude_code_of_this_project(editor, mine, repository):
     assert refused == {}
 
 
-def test_claude_code_of_another_project_brings_only_what_is_of_the_user(editor, mine):
+def test_claude_code_memory_of_another_project_imports_user_facts(editor, mine):
     folder = lay_out(mine / ".claude" / "projects" / "-home-me-shop" / "memory", CLAUDE_CODE)
 
     found, refused = import_twice(editor, folder)
@@ -234,7 +234,7 @@ def test_claude_code_of_another_project_brings_only_what_is_of_the_user(editor, 
     assert ("repo", "We release every second Tuesday.") in there
 
 
-def test_codex(editor, mine, repository):
+def test_codex_memory_is_imported(editor, mine, repository):
     folder = lay_out(mine / ".codex" / "memories", CODEX, repository)
 
     found, refused = import_twice(editor, folder)
@@ -258,7 +258,7 @@ def test_codex(editor, mine, repository):
     assert notes["Fixtures are made by `tools/fixtures.py`, never by hand."] == name
 
 
-def test_letta_code(editor, mine):
+def test_letta_code_memory_is_imported(editor, mine):
     folder = lay_out(mine / ".letta" / "agents" / "agent-1" / "memory", LETTA)
 
     found, refused = import_twice(editor, folder)
@@ -275,7 +275,7 @@ def test_letta_code(editor, mine):
     }
 
 
-def test_gemini(editor, mine):
+def test_gemini_memory_is_imported(editor, mine):
     (mine / ".gemini").mkdir()
     (mine / ".gemini" / "GEMINI.md").write_text(GEMINI)
 
@@ -288,7 +288,7 @@ def test_gemini(editor, mine):
     }
 
 
-def test_rules_say_for_which_files_they_are(editor, repository):
+def test_cursor_rules_keep_their_globs(editor, repository):
     lay_out(repository, CURSOR)
 
     pieces = {each.text: each.origin for each in read_sources([repository]).pieces}
@@ -304,7 +304,7 @@ def test_rules_say_for_which_files_they_are(editor, repository):
     assert pieces["For *.tsx, src/ui/**: Hooks come first in a component"] == "react.mdc (Components) › React"
 
 
-def test_an_agents_folder_that_is_a_git_repository_is_the_users_own(mine, repository, monkeypatch):
+def test_git_managed_agent_folder_is_trusted_and_a_clone_is_not(mine, repository, monkeypatch):
     folder = lay_out(mine / ".letta" / "agents" / "agent-1" / "memory", LETTA)
     subprocess.run(["git", "init", "-q", folder], check=True)
     monkeypatch.chdir(repository)

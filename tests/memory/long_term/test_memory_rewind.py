@@ -35,7 +35,7 @@ async def say(session, *texts):
             pass
 
 
-async def test_a_change_of_the_turns_that_go_is_offered_and_undone(repository, read_memory):
+async def test_memory_change_of_rewound_turns_is_offered_and_undone(repository, read_memory):
     session = await make(repository, "Hello.", learn("Answer in German.\n"), "Noted.", "Ja.")(OpenRequest())
     await say(session, "hi", "answer in German from now on", "yes?")
     assert session.transcript.long_term is session.memory.manager is not None
@@ -56,7 +56,7 @@ async def test_a_change_of_the_turns_that_go_is_offered_and_undone(repository, r
     await session.close()
 
 
-async def test_without_the_tick_memory_stays(repository, read_memory):
+async def test_memory_is_kept_if_not_chosen(repository, read_memory):
     session = await make(repository, learn("Answer in German.\n"), "Noted.")(OpenRequest())
     await say(session, "answer in German from now on")
     await session.rewind.undo()
@@ -64,7 +64,7 @@ async def test_without_the_tick_memory_stays(repository, read_memory):
     await session.close()
 
 
-async def test_what_a_branch_learned_is_not_undone_with_another_line(repository, read_memory):
+async def test_memory_learned_on_a_branch_is_kept_when_another_is_rewound(repository, read_memory):
     script = ["Hello.", learn("Answer in German.\n"), "Noted.", learn("Use tabs.\n", "decisions"), "Noted."]
     session = await make(repository, *script)(OpenRequest())
     await say(session, "hi", "answer in German")
@@ -77,7 +77,7 @@ async def test_what_a_branch_learned_is_not_undone_with_another_line(repository,
     await session.close()
 
 
-async def test_what_the_user_wrote_meanwhile_and_what_other_sessions_learned_stays(repository, read_memory):
+async def test_user_edits_and_other_sessions_memory_are_kept(repository, read_memory):
     open_session = make(repository, learn("Answer in German.\n"), "Noted.", learn("Use tabs.\n", "decisions"), "Noted.")
     session = await open_session(OpenRequest())
     await say(session, "answer in German")
@@ -91,7 +91,7 @@ async def test_what_the_user_wrote_meanwhile_and_what_other_sessions_learned_sta
     await session.close()
 
 
-async def test_it_is_known_after_a_resume_too(repository, read_memory):
+async def test_memory_rewind_works_after_a_resume(repository, read_memory):
     open_session = make(repository, "Hello.", learn("Answer in German.\n"), "Noted.")
     session = await open_session(OpenRequest())
     await say(session, "hi", "answer in German")
@@ -110,7 +110,7 @@ async def test_it_is_known_after_a_resume_too(repository, read_memory):
     await third.close()
 
 
-async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(repository, read_memory):
+async def test_all_commits_of_a_turn_are_undone_at_once(repository, read_memory):
     commit = call("shell", command=f'git -C "{get_memory_dir()}" add -A && git -C "{get_memory_dir()}" commit -qm mine')
     script = [learn("Answer in German.\n"), commit, learn("Use tabs.\n", "decisions"), "Noted.", "Ja."]
     session = await make(repository, *script)(OpenRequest())
@@ -127,7 +127,7 @@ async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(r
     await session.close()
 
 
-async def test_after_one_hunk_was_undone_the_rest_of_the_change_is_still_offered(repository, read_memory):
+async def test_remaining_hunks_are_offered_after_one_was_undone(repository, read_memory):
     lines = "".join(f"Rule {number}.\n" for number in range(20))
     script = [learn(lines), "Noted.", learn("First.\n" + lines + "Last.\n"), "Noted."]
     session = await make(repository, *script)(OpenRequest())

@@ -21,17 +21,17 @@ BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
         ("a", None, None, None),
     ],
 )
-def test_what_one_side_changed_is_as_that_side_has_it(base, ours, theirs, merged):
+def test_change_of_one_side_is_taken(base, ours, theirs, merged):
     assert merge_file("facts.md", base, ours, theirs) == Merged({"facts.md": merged})
 
 
-def test_a_note_that_is_changed_here_and_removed_there_stays_and_is_said():
+def test_note_changed_here_and_removed_there_is_kept_and_reported():
     told = "mem_00000001.md was changed here and removed there: it stays"
     assert merge_file("mem_00000001.md", "a", "b", None) == Merged({"mem_00000001.md": "b"}, (told,))
     assert merge_file("mem_00000001.md", "a", None, "b") == Merged({"mem_00000001.md": "b"}, (told,))
 
 
-def test_of_a_core_file_that_lost_all_its_lines_here_only_what_was_added_there_is_left():
+def test_core_file_emptied_here_keeps_only_lines_added_there():
     base, more = "- Tea.\n- Oslo.\n", "- Tea.\n- Oslo.\n- Python.\n"
     assert (
         merge_file("facts.md", base, None, more)
@@ -41,18 +41,18 @@ def test_of_a_core_file_that_lost_all_its_lines_here_only_what_was_added_there_i
     assert merge_file("facts.md", base, None, "- Tea.\n") == Merged({"facts.md": None})
 
 
-def test_lines_of_both_sides_are_united_and_removed_ones_are_gone():
+def test_added_lines_are_united_and_removed_ones_dropped():
     ours = BASE.replace("- Tabs.\n", "") + "- Mine.\n"
     theirs = BASE + "- Theirs.\n"
 
     assert merge_lines(BASE, ours, theirs) == "# Preferences\n\n- Answer in German.\n- Theirs.\n- Mine.\n"
 
 
-def test_a_line_that_both_changed_stands_in_both_versions():
+def test_line_changed_on_both_sides_is_kept_in_both_versions():
     assert merge_lines("- Tabs.\n", "- Two blanks.\n", "- Four blanks.\n") == "- Four blanks.\n- Two blanks.\n"
 
 
-def test_a_line_that_both_added_stands_once():
+def test_line_added_on_both_sides_is_kept_once():
     assert merge_lines("", "- Tea.\n", "- Tea.\n- Coffee.\n") == "- Tea.\n- Coffee.\n"
 
 
@@ -60,7 +60,7 @@ LINES = st.lists(st.sampled_from([f"- {letter}" for letter in "abcdefgh"]), uniq
 
 
 @given(LINES, LINES, LINES)
-def test_no_line_that_a_side_added_is_lost_and_none_comes_from_nowhere(base, ours, theirs):
+def test_no_added_line_is_lost_and_none_invented(base, ours, theirs):
     merged = merge_lines(*map("\n".join, (base, ours, theirs))).splitlines()
 
     added = (set(ours) | set(theirs)) - set(base)
@@ -69,7 +69,7 @@ def test_no_line_that_a_side_added_is_lost_and_none_comes_from_nowhere(base, our
 
 
 @given(LINES, LINES, LINES)
-def test_both_machines_come_to_the_same_lines(base, ours, theirs):
+def test_merge_gives_the_same_lines_on_both_machines(base, ours, theirs):
     here = merge_lines(*map("\n".join, (base, ours, theirs)))
     there = merge_lines(*map("\n".join, (base, theirs, ours)))
     assert sorted(here.splitlines()) == sorted(there.splitlines())
@@ -79,7 +79,7 @@ def note(text: str, at: str, **fields) -> str:
     return note_text(Note(id="mem_00000001", text=text, updated_at=at, **fields))
 
 
-def test_a_note_that_both_changed_keeps_the_later_version_and_the_other_beside_it():
+def test_conflicting_note_keeps_the_later_version_and_a_copy():
     early, late = note("Row locks.", "2026-11-20T00:00:00Z"), note("No locks.", "2026-11-21T00:00:00Z")
 
     for ours, theirs in ((early, late), (late, early)):
@@ -92,7 +92,7 @@ def test_a_note_that_both_changed_keeps_the_later_version_and_the_other_beside_i
         assert "was changed on both sides" in merged.conflicts[0]
 
 
-def test_a_note_that_both_confirmed_is_one_note():
+def test_note_confirmed_on_both_sides_stays_one():
     ours = note("Locks.", "2026-11-20T00:00:00Z", confidence=0.9, confirmed_at="2026-11-20T00:00:00Z")
     theirs = note("Locks.", "2026-11-21T00:00:00Z", confidence=0.7, confirmed_at="2026-11-21T00:00:00Z")
 

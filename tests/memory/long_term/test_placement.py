@@ -44,7 +44,7 @@ BOTH = ("user", "repo")
         ("x " * 150, "repo", "project-conventions", True),
     ],
 )
-def test_rules_put_a_text_in_its_place(text, scope, category, is_note):
+def test_rules_choose_scope_and_category(text, scope, category, is_note):
     found = place(text, BOTH)
     assert (found.scope, found.category, found.is_note) == (scope, category, is_note)
 
@@ -62,16 +62,16 @@ def test_rules_put_a_text_in_its_place(text, scope, category, is_note):
         ("No, never", "No, never"),
     ],
 )
-def test_a_correction_becomes_the_rule_it_states(said, rule):
+def test_correction_is_reduced_to_its_rule(said, rule):
     assert place(said, BOTH).text == rule
 
 
-def test_without_a_repository_all_is_the_users():
+def test_without_a_repository_text_goes_to_the_user_scope():
     assert place("We decided on tabs", ("user",)).scope == "user"
     assert place("repo: we decided on tabs", ("user",)).scope == "repo"  # the writer reports the error
 
 
-def test_a_scope_that_is_said_counts_more_than_the_words():
+def test_explicit_scope_overrides_the_words():
     assert place("I like tea", BOTH, "repo").scope == "repo"
 
 
@@ -89,6 +89,6 @@ def test_a_scope_that_is_said_counts_more_than_the_words():
         ("user: use tabs", True),
     ],
 )
-def test_whether_a_text_holds_elsewhere_is_told_by_its_words_or_asked(text, is_sure):
+def test_placement_certainty_depends_on_the_words(text, is_sure):
     assert place(text, BOTH).is_sure is is_sure
     assert place(text, ("user",)).is_sure

@@ -55,7 +55,7 @@ def demand_whole(store: GitMemoryStore) -> None:
     assert store.plain_git == ""
 
 
-def test_a_home_of_the_version_before_is_moved_once_and_without_loss(old_home):
+def test_old_home_is_migrated_once_without_loss(old_home):
     demand_whole(open_user(old_home))
 
     store = open_user(old_home)
@@ -66,7 +66,7 @@ def test_a_home_of_the_version_before_is_moved_once_and_without_loss(old_home):
     assert store.accepted == commit
 
 
-def test_a_memory_of_a_project_is_moved_too(old_home, tmp_path):
+def test_project_memory_is_migrated_too(old_home, tmp_path):
     folder = tmp_path / "app" / ".ouro" / "memory"
     shutil.copytree(old_home / "memory", folder)
     state = find_state_dir(folder, old_home / "history.git")
@@ -101,7 +101,7 @@ store.open()
 """Open a memory, and exit before the change of a folder with this number."""
 
 
-def test_killed_at_any_moment_of_the_move_nothing_is_lost(old_home, tmp_path):
+def test_migration_killed_at_any_moment_loses_nothing(old_home, tmp_path):
     moment, died = 0, 9
     while died:
         place = tmp_path / f"home{moment}"
@@ -114,7 +114,7 @@ def test_killed_at_any_moment_of_the_move_nothing_is_lost(old_home, tmp_path):
     assert moment > 20
 
 
-def test_a_git_that_is_not_ouros_is_not_replaced_by_the_move(old_home):
+def test_foreign_git_folder_is_not_replaced_by_the_migration(old_home):
     (old_home / "memory" / ".git").unlink()
     git(old_home, "init", "-q", str(old_home / "memory"))
     before = {path: path.read_bytes() for path in (old_home / "memory" / ".git").rglob("*") if path.is_file()}
@@ -127,7 +127,7 @@ def test_a_git_that_is_not_ouros_is_not_replaced_by_the_move(old_home):
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_a_copy_on_another_machine_has_the_history_and_asks_before_it_is_used(old_home, tmp_path):
+def test_copy_on_another_machine_keeps_history_and_needs_approval(old_home, tmp_path):
     demand_whole(open_user(old_home))
     other = tmp_path / "other"
     other.mkdir()
@@ -144,7 +144,7 @@ def test_a_copy_on_another_machine_has_the_history_and_asks_before_it_is_used(ol
     assert len(copied.log()) == 4
 
 
-def test_a_memory_that_is_shared_later_keeps_its_history_and_loses_the_nested_git(old_home, tmp_path):
+def test_shared_memory_keeps_its_history_without_nested_git(old_home, tmp_path):
     store = repo_store(tmp_path, old_home / "history.git", lambda _text: "")
     store.save_and_commit({"facts.md": "- One.\n"}, "Learn")
     assert (store.folder / ".git").is_dir()
@@ -161,7 +161,7 @@ def test_a_memory_that_is_shared_later_keeps_its_history_and_loses_the_nested_gi
     assert (again.folder / ".git").is_dir()
 
 
-def test_a_folder_that_was_restored_from_a_backup_waits_for_approval(old_home):
+def test_folder_restored_from_a_backup_needs_approval(old_home):
     store = open_user(old_home)
     backup = shutil.copytree(store.folder, old_home / "backup")
     store.save_and_commit({"facts.md": "- later\n"}, "Learn after the backup")
@@ -175,7 +175,7 @@ def test_a_folder_that_was_restored_from_a_backup_waits_for_approval(old_home):
     assert scope.texts["facts"] == store.read("facts.md") != "- later\n"
 
 
-def test_a_history_that_was_deleted_begins_anew_and_approves_nothing(old_home):
+def test_deleted_history_is_recreated_and_approves_nothing(old_home):
     store = open_user(old_home)
     shutil.rmtree(store.folder / ".git")
 

@@ -39,7 +39,7 @@ CORE = """\
 """
 
 
-async def test_of_lines_that_say_the_same_the_one_that_says_more_or_is_later_stays():
+async def test_fuller_or_later_of_two_repeated_lines_is_kept():
     model = Same()
     gone = ("- The API listens on port 8417.\n", "- Dates are stored in UTC.\n")
     assert await without_repeated(model, CORE) == CORE.replace(gone[0], "").replace(gone[1], "")
@@ -60,7 +60,7 @@ async def test_of_lines_that_say_the_same_the_one_that_says_more_or_is_later_sta
         ("See api.py for the limit.", "See apis.py for the limit."),
     ],
 )
-async def test_what_rules_know_to_differ_needs_no_model(first, second):
+async def test_pairs_decided_by_rules_need_no_model(first, second):
     model = Same('{"same": true}')
     assert not await says_all(model, second, first)
     assert model.asked == []
@@ -68,18 +68,18 @@ async def test_what_rules_know_to_differ_needs_no_model(first, second):
 
 
 @pytest.mark.parametrize("answer", ["", "yes", '{"same": 1}', "{", '{"relation": "same"}'])
-async def test_what_is_no_answer_removes_nothing(answer):
+async def test_invalid_answer_removes_nothing(answer):
     assert await without_repeated(Same(answer), CORE) == CORE
 
 
-async def test_of_notes_one_covers_those_of_which_it_says_everything():
+async def test_note_covering_others_is_chosen():
     texts = ("Run pytest -q.", "Run pytest -q before each commit.", "Run ruff before each commit.")
     notes = [Note(id=f"mem_0000000{number}", text=text) for number, text in enumerate(texts)]
     best, covered = await find_covered(Same(), notes)
     assert (best, covered) == (notes[1], notes[:2])
 
 
-async def test_a_core_is_consolidated_without_a_text_of_the_small_model():
+async def test_small_model_consolidates_the_core_without_writing_text():
     small = LongTermMemoryConsolidator(Same(), lambda _: "", lambda: True)  # `Same` refuses a request for a text
     done = await small.consolidate({"facts": CORE, "decisions": "- Redis is the queue.\n"})
     assert set(done.texts) == {"facts"}

@@ -44,13 +44,13 @@ def repo(project: Path, histories: Path, *, is_shared: bool = False) -> GitMemor
 # -- reading
 
 
-def test_where_nothing_was_remembered_nothing_is_loaded_and_nothing_made(store, home):
+def test_empty_memory_loads_nothing_and_creates_nothing(store, home):
     assert store.load_all() == LoadedScope("", {})
     assert (store.get_current_head(), store.accepted, unapproved(store), store.log()) == ("", "", (), ())
     assert not (home / ".ouro").exists()
 
 
-def test_core_and_notes_are_loaded_and_what_is_neither_is_said(store):
+def test_core_and_notes_are_loaded_and_other_files_reported(store):
     commit = store.save_and_commit(
         {"facts.md": "- one\n", "decisions.md": " \n", "mem_1.md": "x", "archive/mem_0.md": "x", "ideas.md": "x"},
         "Learn",
@@ -68,7 +68,7 @@ def test_core_and_notes_are_loaded_and_what_is_neither_is_said(store):
     )
 
 
-def test_loading_and_noticing_start_no_process_and_write_nothing(store, home, monkeypatch):
+def test_loading_and_change_detection_start_no_process(store, home, monkeypatch):
     store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
     before = {path: path.lstat().st_mtime_ns for path in (home / ".ouro").rglob("*")}
 
@@ -85,7 +85,7 @@ def test_loading_and_noticing_start_no_process_and_write_nothing(store, home, mo
     assert {path: path.lstat().st_mtime_ns for path in (home / ".ouro").rglob("*")} == before
 
 
-def test_a_change_of_files_or_of_the_history_is_noticed(store):
+def test_changed_files_or_history_are_detected(store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     loaded = store.load_all()
     assert not store.has_changed_since_load(loaded)
@@ -98,7 +98,7 @@ def test_a_change_of_files_or_of_the_history_is_noticed(store):
     assert store.has_changed_since_load(loaded)
 
 
-def test_edits_are_told_against_any_commit(store):
+def test_edits_are_computed_against_any_commit(store):
     first = store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
     store.save_and_commit({"facts.md": "- two\n"}, "Learn")
     (store.folder / "mem_1.md").unlink()
@@ -110,7 +110,7 @@ def test_edits_are_told_against_any_commit(store):
 # -- writing
 
 
-def test_files_are_the_users_alone(store, home):
+def test_memory_files_are_private(store, home):
     store.save_and_commit({"facts.md": "- one\n", "archive/mem_1.md": "x"}, "Learn")
 
     folders = [
@@ -135,7 +135,7 @@ def test_a_save_commits_its_own_files_and_no_others(store):
     assert git(store.folder, "status", "--porcelain") == "?? preferences.md"
 
 
-def test_what_others_keep_in_the_history_stays(store):
+def test_files_of_others_in_the_history_are_kept(store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     (store.folder / "sub").mkdir()
     (store.folder / "sub" / "data.json").write_text("{}")
@@ -150,7 +150,7 @@ def test_what_others_keep_in_the_history_stays(store):
     assert git(store.folder, "status", "--porcelain") == ""
 
 
-def test_the_work_tree_is_committed_as_it_stands_or_in_part(store):
+def test_work_tree_is_committed_whole_or_in_part(store):
     store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
     (store.folder / "facts.md").write_text("- two\n")
     (store.folder / "mem_1.md").unlink()
@@ -164,7 +164,7 @@ def test_the_work_tree_is_committed_as_it_stands_or_in_part(store):
     assert git(store.folder, "status", "--porcelain") == ""
 
 
-def test_what_is_staged_by_hand_stays_staged(store):
+def test_manually_staged_files_stay_staged(store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     (store.folder / "preferences.md").write_text("- by hand\n")
     git(store.folder, "add", "preferences.md")
@@ -176,7 +176,7 @@ def test_what_is_staged_by_hand_stays_staged(store):
     assert store.text_at(store.get_current_head(), "facts.md") == "- two\n"
 
 
-def test_an_index_that_a_kill_left_behind_is_made_anew_by_the_next_commit(store, monkeypatch):
+def test_git_index_left_by_a_kill_is_rebuilt_by_the_next_commit(store, monkeypatch):
     store.save_and_commit({"facts.md": "- one\n", "preferences.md": "- two\n"}, "Learn")
     with monkeypatch.context() as killed:
         killed.setattr(history, "_update_index", lambda *_: None)
@@ -188,7 +188,7 @@ def test_an_index_that_a_kill_left_behind_is_made_anew_by_the_next_commit(store,
     assert git(store.folder, "status", "--porcelain") == ""
 
 
-def test_an_index_that_could_not_be_told_is_made_anew_next_time(store):
+def test_locked_git_index_is_rebuilt_by_the_next_commit(store):
     store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
     lock = store.repository.git_dir / "index.lock"
     lock.touch()
@@ -201,7 +201,7 @@ def test_an_index_that_could_not_be_told_is_made_anew_next_time(store):
     assert git(store.folder, "status", "--porcelain") == ""
 
 
-def test_names_with_signs_of_their_own_are_kept(store):
+def test_names_with_special_characters_are_kept(store):
     names = {'say "hi".md': "a", "back\\slash.md": "b", "d\xe9j\xe0 vu.md": "c", "-rf.md": "d", ":(top).md": "e"}
 
     commit = store.save_and_commit(names, "Learn")
@@ -210,7 +210,7 @@ def test_names_with_signs_of_their_own_are_kept(store):
     assert git(store.folder, "status", "--porcelain") == ""
 
 
-def test_a_long_history_is_packed_and_loses_nothing(store):
+def test_long_history_is_packed_without_loss(store):
     for number in range(8):
         store.save_and_commit({"facts.md": f"- {number}\n"}, f"Learn {number}")
     objects = git(store.folder, "cat-file", "--batch-all-objects", "--batch-check")
@@ -224,7 +224,7 @@ def test_a_long_history_is_packed_and_loses_nothing(store):
     assert (len(store.log()), git(store.folder, "fsck", "--strict")) == (9, "")
 
 
-def test_the_commit_that_makes_it_crowded_packs_it(store, monkeypatch):
+def test_commit_that_exceeds_the_object_limit_packs(store, monkeypatch):
     monkeypatch.setattr(history, "MAX_LOOSE_OBJECTS", 1)
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     crowded = store.repository.git_dir / "objects" / "17"
@@ -237,7 +237,7 @@ def test_the_commit_that_makes_it_crowded_packs_it(store, monkeypatch):
     assert list((store.repository.git_dir / "objects" / "pack").glob("*.pack")) != []
 
 
-def test_plain_git_by_a_user_works_in_the_folder(store, home):
+def test_user_can_use_plain_git_in_the_folder(store, home):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     (home / ".gitconfig").unlink()
     (store.folder / "facts.md").write_text("- two\n")
@@ -286,7 +286,7 @@ def test_a_submodule_has_a_memory_of_its_own(tmp_path, histories):
     assert git(outer / "lib", "status", "--porcelain") == ""
 
 
-def test_a_folder_without_git_has_a_memory_all_the_same(tmp_path, histories):
+def test_folder_without_git_has_a_memory(tmp_path, histories):
     store = repo(tmp_path, histories)
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
 
@@ -306,7 +306,7 @@ def test_the_folder_is_excluded_once_and_in_no_tracked_file(tmp_path, histories)
     assert git(project, "status", "--porcelain", "--ignored") == "!! .ouro/"
 
 
-def test_an_exclude_that_leads_elsewhere_is_not_written_to(tmp_path, histories):
+def test_linked_exclude_file_is_not_written(tmp_path, histories):
     project = repository(tmp_path / "app")
     exclude, other = project / ".git" / "info" / "exclude", tmp_path / "other"
     other.write_text("mine\n")
@@ -331,7 +331,7 @@ def test_a_project_that_was_moved_finds_its_history(tmp_path, histories):
     assert git(store.folder, "log", "--format=%s").split("\n") == ["Learn two", "Learn one"]
 
 
-def test_another_project_at_the_old_place_begins_anew(tmp_path, histories):
+def test_other_project_at_the_old_path_starts_a_new_history(tmp_path, histories):
     repo(repository(tmp_path / "app"), histories).save_and_commit({"facts.md": "- one\n"}, "Learn one")
     (tmp_path / "app").rename(tmp_path / "moved")
 
@@ -344,7 +344,7 @@ def test_another_project_at_the_old_place_begins_anew(tmp_path, histories):
     assert find_state_dir(new.folder, histories) == new.repository.state_dir != moved.repository.state_dir
 
 
-def test_a_copy_of_a_project_takes_the_history_along_and_none_of_the_approvals(tmp_path, histories):
+def test_copied_project_keeps_the_history_but_not_the_approvals(tmp_path, histories):
     project = repository(tmp_path / "app")
     original = repo(project, histories)
     original.save_and_commit({"facts.md": "- one\n"}, "Learn one")
@@ -360,7 +360,7 @@ def test_a_copy_of_a_project_takes_the_history_along_and_none_of_the_approvals(t
     assert git(original.folder, "log", "--format=%s") == "Learn one"
 
 
-def test_a_home_that_was_moved_takes_histories_along(tmp_path, home, store):
+def test_moved_home_keeps_its_histories(tmp_path, home, store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn one")
     project = repository(tmp_path / "app")
     repo(project, store.repository.state_dir.parent).save_and_commit({"facts.md": "- of app\n"}, "Learn of app")
@@ -374,7 +374,7 @@ def test_a_home_that_was_moved_takes_histories_along(tmp_path, home, store):
     assert git(app.folder, "log", "--format=%s").split("\n") == ["More", "Learn of app"]
 
 
-def test_a_folder_that_was_deleted_begins_anew(tmp_path, histories):
+def test_deleted_folder_starts_a_new_history(tmp_path, histories):
     store = repo(tmp_path, histories)
     store.save_and_commit({"facts.md": "- one\n"}, "Learn one")
     shutil.rmtree(store.folder)
@@ -387,7 +387,7 @@ def test_a_folder_that_was_deleted_begins_anew(tmp_path, histories):
     assert unapproved(new) == ()
 
 
-def test_a_shared_memory_is_an_ordinary_folder_of_the_host_repository(tmp_path, histories):
+def test_shared_memory_is_committed_in_the_host_repository(tmp_path, histories):
     project = repository(tmp_path / "app")
     store = repo(project, histories, is_shared=True)
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
@@ -404,7 +404,7 @@ def test_a_shared_memory_is_an_ordinary_folder_of_the_host_repository(tmp_path, 
     assert [each.subject for each in repo(project, histories, is_shared=True).log()] == ["Learn two", "Learn"]
 
 
-def test_the_lock_of_a_process_that_died_holds_nobody_up(store):
+def test_lock_of_a_dead_process_does_not_block(store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     code = (
         "import sys, os; from pathlib import Path; from ouro.memory.long_term.git.repository import GitRepository\n"
@@ -416,7 +416,7 @@ def test_the_lock_of_a_process_that_died_holds_nobody_up(store):
 
 
 @pytest.mark.parametrize("survived", range(2))
-def test_a_history_that_is_killed_while_it_is_made_is_no_half_repository(store, monkeypatch, survived):
+def test_kill_during_creation_leaves_no_half_repository(store, monkeypatch, survived):
     store.folder.mkdir(parents=True)
     written = []
 

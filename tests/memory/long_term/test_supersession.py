@@ -82,12 +82,12 @@ def entries(*texts):
         ("The worker has two queues now", "The worker has one queue", True),
     ],
 )
-def test_what_a_statement_replaces(said, before, replaced):
+def test_statement_replaces_only_what_it_contradicts(said, before, replaced):
     others = ("Black formats the code", "The cache lives in memory")
     assert [entry.text for entry in find_replaced(said, entries(*others, before))] == ([before] if replaced else [])
 
 
-def test_what_is_unclear_replaces_nothing_and_copies_are_replaced_together():
+def test_ambiguous_statement_replaces_nothing_but_duplicates_together():
     said = "The server now listens on 9090"
     assert find_replaced(said, entries("The server listens on 8080", "The server listens on localhost")) == []
     both = entries("The server listens on 8080", "The server listens on 8080.")
@@ -100,7 +100,7 @@ def editor(home, repository):
     return editor_of(home / ".ouro", repository)
 
 
-def test_a_correction_replaces_lines_and_notes_in_one_commit_that_undo_reverts(editor):
+def test_correction_replaces_lines_and_notes_in_one_undoable_commit(editor):
     remember_text(editor, "We use Redis for the job queue")
     note = remember_text(editor, "queue.py: we use Redis for the job queue", "repo")
     assert note.entry.kind == "core", "it is on the subject of a core line"
@@ -115,7 +115,7 @@ def test_a_correction_replaces_lines_and_notes_in_one_commit_that_undo_reverts(e
     assert {entry.text for entry in all_entries(editor)} == before
 
 
-def test_a_correction_of_a_note_is_in_the_core_and_the_note_is_archived(editor):
+def test_corrected_note_is_archived_and_the_correction_is_in_the_core(editor):
     old = remember_text(editor, "Rates are in rates.py and read from the bank")
     assert old.entry.kind == "note"
     done = remember_text(editor, "No, rates are read from a file now")
@@ -130,14 +130,14 @@ def test_a_long_correction_of_a_core_line_stays_in_the_core(editor):
     assert len(all_entries(editor)) == 1
 
 
-def test_a_user_preference_is_not_removed_for_a_project_that_differs(editor):
+def test_project_preference_does_not_remove_a_user_preference(editor):
     remember_text(editor, "I prefer tabs for indentation")
     done = remember_text(editor, "repo: no, we prefer spaces for indentation")
     assert (done.entry.scope, done.replaced) == ("repo", ())
     assert len(all_entries(editor)) == 2
 
 
-def test_notes_on_one_subject_are_linked(editor):
+def test_notes_on_the_same_subject_are_linked(editor):
     first = remember_text(editor, "api.py retries a payment three times")
     second = remember_text(editor, "api.py logs each retry of a payment")
     edges = editor.notebook.find(second.entry.id).note.related
@@ -154,7 +154,7 @@ LATER = (
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_later_of_two_statements_is_always_delivered_where_the_earlier_is(seed, home, repository):
+def test_later_statement_is_delivered_wherever_the_earlier_was(seed, home, repository):
     draw = random.Random(seed)
     editor = editor_of(home / ".ouro", repository)
     pairs = draw.sample(list(itertools.product(EARLIER, LATER, SUBJECTS)), 6)

@@ -52,7 +52,7 @@ def full(remote):
 
 
 @pytest.mark.parametrize("fault", [quota, full])
-def test_what_a_remote_says_that_takes_nothing_more_is_told(machines, remote, fault):
+def test_remote_that_cannot_store_more_is_reported(machines, remote, fault):
     one, two = machines
     save(one, facts="- Tea.\n")
     reason, mend = fault(remote)
@@ -68,7 +68,7 @@ def test_what_a_remote_says_that_takes_nothing_more_is_told(machines, remote, fa
     assert lines(two) == {"- Tea."}
 
 
-def test_a_remote_with_a_huge_file_is_left_before_it_has_come(machines, remote, tmp_path, monkeypatch):
+def test_huge_remote_file_is_refused_before_the_download(machines, remote, tmp_path, monkeypatch):
     one, _ = machines
     save(one, facts="- Tea.\n")
     synchronise(one, remote)
@@ -87,7 +87,7 @@ def test_a_remote_with_a_huge_file_is_left_before_it_has_come(machines, remote, 
     assert git(one.folder, "fsck", "--strict") == ""
 
 
-def test_where_our_own_disk_is_full_at_any_byte_nothing_is_lost_and_it_goes_on_once_there_is_room(machines, remote):
+def test_local_disk_full_at_any_byte_loses_nothing(machines, remote):
     one, two = machines
     notes = {f"mem_{number:08x}": f"- Note {number} {random.Random(number).random()}\n" for number in range(40)}
     save(one, facts="- Tea.\n", **notes)
@@ -129,7 +129,7 @@ def synchronise_with_room_for(size, store, remote):
         return pipe.read()
 
 
-def test_two_machines_that_synchronise_at_once_lose_nothing(machines, remote):
+def test_machines_that_sync_at_once_lose_nothing(machines, remote):
     for number, store in enumerate(machines):
         save(store, facts="".join(f"- {number} {each}.\n" for each in range(20)))
 
@@ -154,7 +154,7 @@ def test_on_the_command_line_a_failed_sync_is_two_lines_and_exit_code_1(home, tm
     )
 
 
-def test_why_nothing_is_merged_is_told_also_where_what_came_cannot_be_dropped(machines, remote, monkeypatch):
+def test_merge_error_is_reported_even_if_cleanup_fails(machines, remote, monkeypatch):
     one, two = machines
     save(one, facts="x" * 300_000)
     save(two, facts="- Tea.\n")

@@ -37,7 +37,7 @@ def editor(home, repository, finds_secret):
     return MemoryEditor(open_scopes(stores).opened)
 
 
-def test_a_note_of_the_user_goes_on_a_branch_and_nothing_is_checked_out(shared, repository):
+def test_user_note_is_promoted_to_a_branch_without_a_checkout(shared, repository):
     (repository / "api.py").write_text("# not committed\n")
     head, status = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
     remember_text(shared, "user: The staging host is heron, ask before a deploy")
@@ -54,7 +54,7 @@ def test_a_note_of_the_user_goes_on_a_branch_and_nothing_is_checked_out(shared, 
         promote(shared, "user/facts.md:1")
 
 
-def test_a_note_of_a_branch_is_superseded_by_the_shared_one(shared, repository):
+def test_promoted_note_supersedes_the_branch_note(shared, repository):
     note = Note(id="mem_0badcafe", scope="repo", category="patterns", branch="parser", text="Retry twice")
     shared.write("repo", {note.file_name: note_text(note)}, "Add")
     found = promote(shared, "mem_0badcafe", owner="Team B")
@@ -64,7 +64,7 @@ def test_a_note_of_a_branch_is_superseded_by_the_shared_one(shared, repository):
     assert found.owner == "Team B"
 
 
-def test_what_is_shared_already_holds_a_secret_or_has_no_shared_memory_is_refused(shared, repository, home):
+def test_shared_note_secret_or_unshared_memory_cannot_be_promoted(shared, repository, home):
     note = Note(id="mem_0badcafe", scope="repo", text="Retry twice")
     key = Note(id="mem_5ec2e700", scope="repo", branch="b", text="It is hunter2")
     shared.write("repo", {one.file_name: note_text(one) for one in (note, key)}, "Add")

@@ -13,7 +13,7 @@ def stores(tmp_path):
     return [GitMemoryStore(tmp_path / name, name, tmp_path / "history.git" / f"{name}.git") for name in names]
 
 
-def test_a_commit_is_found_in_whatever_scope_and_a_file_in_two_has_to_be_named_whole(stores):
+def test_commit_is_found_in_any_scope_and_ambiguous_files_need_one(stores):
     user, repo = stores
     mine = user.save_and_commit({"facts.md": "- mine\n"}, "A")
     theirs = repo.save_and_commit({"facts.md": "- theirs\n"}, "B")
@@ -26,7 +26,7 @@ def test_a_commit_is_found_in_whatever_scope_and_a_file_in_two_has_to_be_named_w
         timeline.between(mine, theirs)
 
 
-def test_a_note_is_named_by_the_start_of_its_id_as_lists_show_it(stores):
+def test_note_is_named_by_a_unique_id_prefix(stores):
     ids = [f"mem_{start}{'0' * 28}" for start in ("ab12", "ab34")]
     for note_id in ids:
         stores[1].save_and_commit({f"{note_id}.md": f"About {note_id}\n"}, f"Add {note_id}")
@@ -49,7 +49,7 @@ def test_memory_without_a_history_has_an_empty_log(stores):
         Timeline(stores).find("last")
 
 
-def test_a_commit_that_ended_several_is_undone_with_them(stores):
+def test_undo_of_a_turns_last_commit_covers_its_earlier_ones(stores):
     first = stores[0].save_and_commit({"facts.md": "- a\n"}, "A")
     stores[0].save_and_commit({"facts.md": "- a\n- b\n"}, "B")
     last = stores[0].save_and_commit({"facts.md": "- a\n- b\n- c\n"}, "C")
@@ -58,7 +58,7 @@ def test_a_commit_that_ended_several_is_undone_with_them(stores):
     assert stores[0].read("facts.md") == "- a\n- b\n- c\n"
 
 
-def test_a_day_means_its_end_and_what_is_no_date_is_refused():
+def test_day_means_its_end_and_invalid_dates_are_refused():
     assert "T23:59:59" in moment_of("2026-11-21")
     assert "T10:30:00" in moment_of("2026-11-21T10:30")
     assert moment_of("3 days ago") < moment_of("1 hour ago") < moment_of("today")

@@ -26,7 +26,7 @@ def path(store, home):
     return home / ".ouro" / "sessions" / "2026-11-21_0d9f3c52" / "session.yaml"
 
 
-def test_a_sound_session_is_left_alone(store, path):
+def test_sound_session_is_unchanged(store, path):
     before = path.read_bytes()
 
     assert wait(store.repair_session(HEADER.id)) == ()
@@ -46,7 +46,7 @@ def test_damage_is_set_aside_and_the_rest_kept_byte_for_byte(store, path):
     assert wait(store.repair_session(HEADER.id)) == ()
 
 
-def test_a_lost_header_is_made_again(store, path):
+def test_lost_header_is_recreated(store, path):
     path.write_bytes(path.read_bytes().replace(b"session: {format", b"session: {{format"))
 
     listed = wait(store.list_sessions())[0]
@@ -58,7 +58,7 @@ def test_a_lost_header_is_made_again(store, path):
     assert [record.message.text for record in wait(store.load_session(found.id)).records] == ["one", "two\nlines"]
 
 
-def test_a_session_of_a_newer_ouro_is_left_alone(store, path):
+def test_session_of_a_newer_version_is_not_repaired(store, path):
     path.write_bytes(path.read_bytes().replace(b"format: 1", b"format: 2") + b"---\nhalf")
     before = path.read_bytes()
 

@@ -55,7 +55,7 @@ async def hits(catalog, words):
     return [(hit.session_id[:8], hit.number) async for hit in catalog.search(await catalog.sessions(), words)]
 
 
-def test_a_session_is_found_by_id_latest_title_and_at_last_by_what_was_said(catalog):
+def test_session_is_found_by_id_latest_title_and_message_text(catalog):
     asked = ("00000001", session_id(3), "latest", "MEND import", "again parser", "drops lexer", "ärger")
     assert [wait(catalog.find(query)).title for query in asked] == [
         "mend the import",
@@ -70,33 +70,33 @@ def test_a_session_is_found_by_id_latest_title_and_at_last_by_what_was_said(cata
         wait(catalog.find("zebra"))
 
 
-def test_several_are_named_with_their_ids(catalog):
+def test_ambiguous_query_raises_with_the_ids(catalog):
     add(catalog.store, 4, "the parser, a third time", user("x"))
     with pytest.raises(SeveralSessions) as caught:
         wait(catalog.find("parser"))
     assert caught.value.ids == (session_id(4), session_id(2))  # sessions of this project come before those of others
 
 
-def test_the_beginning_of_an_id_can_be_a_word_of_a_title_too(store, root, tmp_path):
+def test_id_prefix_that_is_also_a_title_word_is_ambiguous(store, root, tmp_path):
     add(store, 0xADD00000, "something", user("x"))
     add(store, 5, "add a test", user("x"))
     with pytest.raises(SeveralSessions):
         wait(SessionCatalog(store, PROJECT, root, tmp_path / "index.db").find("add"))
 
 
-async def test_what_was_said_is_found_by_reading_newest_first_and_never_in_outputs(catalog):
+async def test_messages_are_searched_newest_first_without_outputs(catalog):
     assert await hits(catalog, "lexer TOKEN") == [("00000001", 1)]
     assert await hits(catalog, "ärger") == [("00000003", 1)]
     assert await hits(catalog, "lexer zebra") == []
     assert await hits(catalog, "") == []
 
 
-async def test_the_snippet_shows_the_words_with_some_around_them(catalog):
+async def test_snippet_shows_the_words_in_context(catalog):
     found = [hit async for hit in catalog.search(await catalog.sessions(), "drops")]
     assert found[0].snippet == "The Lexer drops its last token."
 
 
-async def test_with_an_index_what_it_knows_comes_from_there_and_the_rest_from_the_files(catalog, root, tmp_path):
+async def test_search_uses_the_index_and_reads_newer_files(catalog, root, tmp_path):
     index = Index(tmp_path / "index.db")
     index.follow(Sources(root))
     index.close()
@@ -106,12 +106,12 @@ async def test_with_an_index_what_it_knows_comes_from_there_and_the_rest_from_th
     assert (await catalog.find("once more")).title == "newer"
 
 
-async def test_a_broken_index_is_no_obstacle(catalog, tmp_path):
+async def test_broken_index_falls_back_to_the_files(catalog, tmp_path):
     (tmp_path / "index.db").write_bytes(b"no database at all" * 100)
     assert await hits(catalog, "lexer") == [("00000001", 1)]
 
 
-async def test_a_search_that_nobody_waits_for_ends(store, root, tmp_path):
+async def test_search_can_be_closed_early(store, root, tmp_path):
     for number in range(10, 40):
         add(store, number, f"session {number}", user("the same words"))
     search = SessionCatalog(store, PROJECT, root, tmp_path / "index.db")
@@ -120,7 +120,7 @@ async def test_a_search_that_nobody_waits_for_ends(store, root, tmp_path):
     await found.aclose()
 
 
-def test_a_preview_has_the_summary_the_first_and_the_last_words(store, catalog):
+def test_preview_has_the_summary_first_and_last_messages(store, catalog):
     add(store, 4, "long", *(user(f"question {n}") if n % 2 else assistant(f"answer {n}") for n in range(1, 21)))
     wait(store.load_session(session_id(4)))
     wait(store.save_memory(session_id(4), SummaryRecord("Much was asked.", AT.format(5), 20)))
@@ -132,7 +132,7 @@ def test_a_preview_has_the_summary_the_first_and_the_last_words(store, catalog):
     assert wait(catalog.preview(wait(catalog.store.get_session_stats(session_id(2))))) == SessionExcerpt("", "why?", ())
 
 
-def test_renaming_and_deleting_leave_what_is_open_alone(catalog, store):
+def test_open_session_is_not_renamed_or_deleted(catalog, store):
     wait(catalog.rename(session_id(1), "another name"))
     assert wait(catalog.store.get_session_stats(session_id(1))).title == "another name"
     wait(catalog.store.delete_session(session_id(1)))
@@ -145,7 +145,7 @@ def test_renaming_and_deleting_leave_what_is_open_alone(catalog, store):
             change()
 
 
-def test_sessions_that_are_not_kept_are_found_too():
+def test_unsaved_sessions_are_found_too():
     store = DictMemoryStore()
     add(store, 1, "mend the import", user("hello"), assistant("done"))
     catalog = SessionCatalog(store, PROJECT)

@@ -48,7 +48,7 @@ RECORDS = st.lists(
 
 
 @given(PIECES | RECORDS)
-def test_marks_are_where_a_line_is_one(data):
+def test_record_end_marks_are_found_only_at_line_starts(data):
     ends = [end.end() for end in re.finditer(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", data, re.MULTILINE)]
 
     records, _ = split(data)
@@ -71,7 +71,7 @@ async def check_backwards(data, end, forwards):
 
 @settings(deadline=None)
 @given(data=PIECES | RECORDS, windows=st.tuples(st.integers(1, 30), st.integers(1, 30)))
-def test_backwards_the_same_records_are_found_as_forwards(path, data, windows):
+def test_reading_backwards_finds_the_same_records(path, data, windows):
     path.write_bytes(data)
     descriptor = os.open(path, os.O_RDONLY)
     before = session_file._FIRST_WINDOW, session_file._WINDOW
@@ -86,7 +86,7 @@ def test_backwards_the_same_records_are_found_as_forwards(path, data, windows):
         os.close(descriptor)
 
 
-def test_an_error_names_the_whole_path(tmp_path):
+def test_error_names_the_full_path(tmp_path):
     tmp_path.chmod(0o700)
     (tmp_path / session_file.LOCK_NAME).mkdir()
     with pytest.raises(IsADirectoryError) as refused:

@@ -31,7 +31,7 @@ def cleaned_value(value):
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
 @example({"text": "".join(NASTY)})
-def test_s8_what_is_dumped_is_loaded(data):
+def test_s8_dumped_data_loads_unchanged(data):
     text = dump(data)
 
     assert load(text.encode()) == cleaned_value(data) if data else True
@@ -39,7 +39,7 @@ def test_s8_what_is_dumped_is_loaded(data):
 
 
 @pytest.mark.parametrize("text", NASTY)
-def test_s8_other_readers_understand_the_same(text):
+def test_s8_other_yaml_readers_load_the_same(text):
     data = {"a": text, "b": [text], "c": {"d": text, "e": [[text]]}}
 
     assert yaml.safe_load(dump(data)) == cleaned_value(data)
@@ -49,25 +49,25 @@ def test_only_lone_surrogates_are_changed():
     assert replace_surrogates("a\x00\x1b\u2028\ud800z\udfff😀") == "a\x00\x1b\u2028\ufffdz\ufffd😀"
 
 
-def test_a_text_of_several_lines_is_a_literal_block_even_with_blanks_at_its_ends():
+def test_multiline_text_is_a_literal_block_despite_trailing_blanks():
     assert dump({"text": "a \n\n  b\n"}) == "text: |\n  a \n\n    b\n"
 
 
-def test_a_text_with_control_characters_still_has_a_line_for_each_of_its_own():
+def test_text_with_control_characters_is_dumped_line_by_line():
     assert dump({"text": "\x1b[1mred\n  two"}) == 'text: "\\u001b[1mred\\n\\\n  \\  two"\n'
 
 
-def test_a_small_mapping_is_one_line():
+def test_small_mapping_is_dumped_on_one_line():
     assert dump_inline({"id": "call_1", "arguments": {"path": "api.py"}}) == "{id: call_1, arguments: {path: api.py}}"
 
 
-def test_numbers_keep_their_kind():
+def test_numbers_keep_their_type():
     data = {"a": 1e-05, "b": 1e22, "c": -0.5, "d": math.inf, "e": 10**30, "f": True}
 
     assert load(dump(data).encode()) == data == yaml.safe_load(dump(data)) | {"e": 10**30}
 
 
-def test_json_is_read_too():
+def test_json_is_loaded():
     data = {"a": [1, 2.5, None, True, "x\ny"], "b": {}}
 
     assert load(json.dumps(data).encode()) == data
@@ -91,6 +91,6 @@ def test_json_is_read_too():
         (b"a: \xff", "invalid"),
     ],
 )
-def test_what_is_not_trusted_is_refused_with_a_reason(text, reason):
+def test_unsafe_yaml_is_refused_with_a_reason(text, reason):
     with pytest.raises(BadYamlError, match=reason):
         load(text)

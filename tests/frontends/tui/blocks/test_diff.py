@@ -28,7 +28,7 @@ def texts(change, width):
     return [line.text.rstrip() for line in drawn(change, width)]
 
 
-def test_a_narrow_diff_has_one_column_with_numbers_and_signs():
+def test_narrow_diff_has_one_column_with_line_numbers():
     assert texts(FileChange("a.txt", BEFORE, AFTER), 40) == [
         "a.txt  +1 −2",
         "1   line 1",
@@ -54,7 +54,7 @@ def test_a_wide_diff_has_before_and_after_side_by_side():
     assert [part.rstrip() for part in lines[11].split("│")] == ["18 - line 18", ""]
 
 
-async def test_what_git_shows_is_drawn_as_edits_are_and_the_rest_as_git_wrote_it(repository):
+async def test_git_diff_is_drawn_like_an_edit_and_other_lines_unchanged(repository):
     (repository / "a b.py").write_text("def total():\n" + "    pass\n" * 6 + "    return 1\n")
     (repository / "bin").write_bytes(b"\0\1")
     (repository / "gone.txt").write_text("x\n")
@@ -96,7 +96,7 @@ def test_a_diff_that_is_cut_stays_text(text):
     assert drawn == text.split("\n")
 
 
-def test_below_160_columns_a_diff_has_one():
+def test_below_160_columns_a_diff_has_one_column():
     assert "│" not in "".join(texts(FileChange("a.txt", BEFORE, AFTER), 159))
 
 
@@ -109,12 +109,12 @@ def test_a_long_line_of_a_diff_breaks_between_words_and_is_copied_whole():
     assert text_to_copy(lines) == code
 
 
-def test_copying_a_diff_gives_the_text_without_numbers():
+def test_copied_diff_has_no_line_numbers():
     lines = drawn(FileChange("a.txt", "x = 1\n", "x = 2\n"), 160)[1:]
     assert text_to_copy(lines) == "x = 2"
 
 
-def test_new_deleted_and_moved_files_say_so():
+def test_new_deleted_and_moved_files_are_marked():
     assert texts(FileChange("a", None, "x\n"), 40) == ["a (new)  +1 −0", "1 + x"]
     assert texts(FileChange("a", "x\n", None), 40) == ["a (deleted)  +0 −1", "1 - x"]
     assert texts(FileChange("a", "x\n", "x\n", moved_to="b"), 40) == ["a → b  +0 −0"]
@@ -127,7 +127,7 @@ def test_the_words_that_changed_are_marked():
     assert find_changed_words("    result = 0", "    # the sum") == ([], [])  # they have only spaces in common
 
 
-def test_a_change_in_a_huge_file_is_found_at_once_and_has_the_numbers_of_the_file():
+def test_diff_in_a_huge_file_is_fast_with_correct_line_numbers():
     before = "".join(f"line {n}\n" for n in range(1, 100_001))
     change = change_of("a.txt", before, before.replace("line 50000\n", "changed\n"))
     assert texts(change, 40)[3:6] == ["49999   line 49999", "50000 - line 50000", "50000 + changed"]
@@ -145,7 +145,7 @@ def test_a_change_in_a_huge_file_is_found_at_once_and_has_the_numbers_of_the_fil
     ],
 )
 @pytest.mark.parametrize("width", [40, 160])
-def test_a_diff_of_a_saved_session_looks_as_it_did(change, width):
+def test_diff_of_a_saved_session_looks_the_same(change, width):
     reply = ToolReply("1", "edit", "done", display=Display("", Diff((change,))))
     saved = deserialize_message(serialize_message(Message("tool", (reply,))))
     [back] = saved.parts_of(ToolReply)
@@ -157,7 +157,7 @@ def test_a_diff_of_a_saved_session_looks_as_it_did(change, width):
 @pytest.mark.parametrize(
     "text", ["*** Begin Patch\n-x", "--- a\n+++ a\n@@ -1,2 +1 @@\n-x", "diff --git a b\n--- a\n+++ b"]
 )
-def test_what_is_no_unified_diff_is_shown_as_it_is(text):
+def test_invalid_unified_diff_is_shown_as_text(text):
     with pytest.raises(ValueError, match="not part of"):
         file_diffs(text.splitlines())
     assert [line.text for line in body_lines(Plain(text, "diff"), 40, PALETTE)] == text.splitlines()

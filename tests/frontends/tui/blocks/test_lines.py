@@ -29,12 +29,12 @@ def texts(lines):
     return [line.text for line in lines]
 
 
-def test_words_are_not_torn_also_where_their_style_changes():
+def test_words_are_not_split_at_style_changes():
     runs = [("one tw", PLAIN), ("o thr", Style(bold=True)), ("ee", PLAIN)]
     assert texts(wrap(runs, 8)) == ["one two", "three"]
 
 
-def test_chinese_and_japanese_break_anywhere_and_count_two_cells():
+def test_cjk_text_breaks_anywhere_and_counts_two_cells():
     assert texts(wrap([("日本語のテキスト", PLAIN)], 6)) == ["日本語", "のテキ", "スト"]
 
 
@@ -42,7 +42,7 @@ def test_a_word_longer_than_the_width_is_cut():
     assert texts(wrap([("see abcdefghij now", PLAIN)], 5)) == ["see", "abcde", "fghij", "now"]
 
 
-def test_pictures_of_several_characters_are_not_torn():
+def test_combined_emojis_are_not_split():
     assert texts(fold([("👩‍💻👩‍💻", PLAIN)], 2)) == ["👩‍💻", "👩‍💻"]
 
 
@@ -56,18 +56,18 @@ def test_no_line_is_wider_than_the_width_and_no_letter_is_lost(text, width):
 
 @settings(max_examples=100, deadline=None)
 @given(TEXTS, st.integers(2, 20))
-def test_copying_folded_text_gives_the_text(text, width):
+def test_copied_folded_text_equals_the_original(text, width):
     rows = [row.rstrip() for row in text.split("\n")]
     assert text_to_copy(fold([("\n".join(rows), PLAIN)], width)) == "\n".join(rows) or any("  " in row for row in rows)
 
 
-def test_copying_leaves_decoration_out_and_joins_what_only_the_width_broke():
+def test_copy_omits_decoration_and_joins_wrapped_lines():
     lines = indent(wrap([("some words to wrap", PLAIN)], 10), ("│ ", PLAIN), ("│ ", PLAIN))
     assert texts(lines) == ["│ some words", "│ to wrap"]
     assert text_to_copy(lines) == "some words to wrap"
 
 
-def test_list_markers_are_text():
+def test_list_markers_are_copied():
     lines = indent(wrap([("some words to wrap", PLAIN)], 10), ("• ", PLAIN), ("  ", PLAIN), decoration=False)
     assert text_to_copy(lines) == "• some words to wrap"
 
@@ -76,7 +76,7 @@ def test_list_markers_are_text():
     ("text", "width", "shown"),
     [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本語", 4, "日…"), ("a\nb", 9, "a b"), ("abc", 0, "")],
 )
-def test_cropping_says_that_something_is_missing(text, width, shown):
+def test_cropped_text_is_marked(text, width, shown):
     assert crop(text, width) == shown
 
 
@@ -84,7 +84,7 @@ def test_progress_that_overwrites_itself_shows_its_last_state():
     assert clean_output("10%\r50%\r100%\ndone\r\n") == "100%\ndone\n"
 
 
-def test_text_that_is_not_output_loses_nothing_to_a_carriage_return():
+def test_carriage_return_drops_no_text_outside_of_output():
     assert tidy("rm -rf x\recho\r\n\ty") == "rm -rf xecho\n    y"
 
 
@@ -113,7 +113,7 @@ def feed_lines(text, sizes):
 
 @given(st.lists(st.sampled_from(PARTS), max_size=30).map("".join), st.lists(st.integers(1, 5), min_size=1))
 @settings(max_examples=200, deadline=None)
-def test_a_stream_is_cleaned_however_it_is_cut(text, sizes):
+def test_stream_cleaning_does_not_depend_on_chunks(text, sizes):
     assert feed_lines(text, sizes) == feed_lines(text, [len(text) or 1])
 
 
@@ -122,7 +122,7 @@ def test_a_stream_is_cleaned_however_it_is_cut(text, sizes):
     st.lists(st.integers(1, 5), min_size=1),
 )
 @settings(max_examples=200, deadline=None)
-def test_a_stream_of_garbage_leaves_nothing_that_a_terminal_would_obey(text, sizes):
+def test_cleaned_stream_contains_no_terminal_codes(text, sizes):
     assert not set(feed_lines(text, sizes)) & set("\x1b\x07\x9b\x9d\u202e")
 
 
@@ -159,7 +159,7 @@ def test_the_places_of_blocks_agree_with_a_plain_sum(sizes, data):
     assert blocks.block_at(sum(heights)) is None
 
 
-def test_of_hints_the_first_and_the_last_stay_and_of_the_others_what_fits():
+def test_first_and_last_hints_stay_and_others_fill_the_width():
     hints = ["Enter", "Ctrl+O preview", "Ctrl+A all", "Esc closes"]
     assert join_fitting(hints, 80, 1) == "Enter · Ctrl+O preview · Ctrl+A all · Esc closes"
     assert join_fitting(hints, 36, 1) == "Enter · Ctrl+O preview · Esc closes"

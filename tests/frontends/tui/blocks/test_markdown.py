@@ -43,7 +43,7 @@ def test_a_wide_table_wraps_its_widest_column():
     assert texts(source, 30)[2:4] == ["a │ word word word word word", "  │ word word word word word"]
 
 
-def test_a_table_in_a_narrow_place_becomes_a_list():
+def test_table_in_a_narrow_width_becomes_a_list():
     assert texts("| name | value | what |\n|---|---|---|\n| a | 1 | x |", 12) == ["name: a", "value: 1", "what: x"]
 
 
@@ -51,7 +51,7 @@ def test_code_keeps_its_spaces_and_is_folded_not_wrapped():
     assert texts("```\na  b\n    c\n```") == [" a  b", "     c"]
 
 
-def test_a_link_shows_where_it_leads_once():
+def test_link_target_is_shown_once():
     assert texts("[text](https://e.com/x) and <https://e.com>", 80) == ["text (https://e.com/x) and https://e.com"]
     assert links("[text](https://e.com/x) and <https://e.com>") == ["https://e.com/x", "https://e.com"]
 
@@ -59,20 +59,20 @@ def test_a_link_shows_where_it_leads_once():
 @pytest.mark.parametrize(
     "target", ["file:///etc/passwd", "vscode://x", "ssh://h", "FILE:///x", "api.py", "data:text/html,x", "javascript:x"]
 )
-def test_odd_schemes_are_shown_but_cannot_be_clicked(target):
+def test_links_with_unsafe_schemes_are_not_clickable(target):
     assert links(f"[click]({target}) ![pic]({target}) <{target}>") == []
     assert target.lower() in " ".join(texts(f"[click]({target})", 80)).lower()
 
 
-def test_pictures_are_named_with_their_target():
+def test_images_are_shown_as_name_and_target():
     assert texts("![a cat](https://e.com/cat.png)", 80) == ["[image: a cat] (https://e.com/cat.png)"]
 
 
-def test_html_and_console_markup_are_text():
+def test_html_and_console_markup_are_shown_as_text():
     assert texts("<b>x</b> [red]y[/red] [@click=app.quit]z[/]", 80) == ["<b>x</b> [red]y[/red] [@click=app.quit]z[/]"]
 
 
-def test_entities_cannot_bring_control_characters_back():
+def test_entities_cannot_insert_control_characters():
     assert texts("a&#8238;b&#27;[31mc&#x9b;d `e&#8238;f`", 80)[0].isprintable()
 
 
@@ -89,7 +89,7 @@ def test_deep_nesting_is_drawn():
     assert markdown_lines("[" * 5000, 40, PALETTE) is not None
 
 
-def test_all_lines_of_a_diff_are_coloured_also_the_last_of_a_fence():
+def test_every_line_of_a_diff_fence_is_coloured():
     palette = Palette({"success": "#00ff00", "error": "#ff0000"})
     lines = markdown_lines("```diff\n same\n+added\n same\n-gone\n+last\n```", 40, palette)
     colours = {line.text.strip(): {s.style.color.name for s in line.segments if s.text.strip()} for line in lines}

@@ -44,7 +44,7 @@ def stream_answer(text, sizes):
 @example("1. a\n\n2", [1])
 @example("- a\n\n  ```\n  x\n  ```\n- b\n```\n", [1])
 @example("```py\n" + "x = '''\n" * 60 + "```", [7])
-def test_an_answer_looks_the_same_however_it_arrived(text, sizes):
+def test_streamed_answer_looks_like_the_whole_one(text, sizes):
     answer = stream_answer(text, sizes)
     assert draw(answer) == draw(AnswerBlock(text))
 
@@ -52,7 +52,7 @@ def test_an_answer_looks_the_same_however_it_arrived(text, sizes):
 @settings(max_examples=100, deadline=None)
 @given(documents, cuts, st.floats(0, 1))
 @example("word\n```\n\n   1. in it", [1], 0.625)
-def test_half_an_answer_looks_like_an_answer_of_that_half(text, sizes, share):
+def test_partial_answer_looks_like_an_answer_of_that_text(text, sizes, share):
     half = text[: int(len(text) * share)]
     answer = stream_answer(half, sizes)
     assert draw(answer) == draw(AnswerBlock(half))
@@ -60,7 +60,7 @@ def test_half_an_answer_looks_like_an_answer_of_that_half(text, sizes, share):
 
 @settings(max_examples=100, deadline=None)
 @given(documents)
-def test_pieces_are_the_text(text):
+def test_pieces_add_up_to_the_text(text):
     pieces = MarkdownPieces()
     pieces.add(text)
     tail = pieces.settle()

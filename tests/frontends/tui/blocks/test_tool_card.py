@@ -11,13 +11,13 @@ LONG = "".join(f"{number}\n" for number in range(2 * MAX_LINES))
 
 
 @pytest.mark.parametrize("body", [Plain(LONG), Plain(LONG, "python"), Diff((FileChange("f", None, LONG),))])
-def test_a_body_that_is_too_long_says_so_at_its_end(body):
+def test_cut_body_ends_with_a_note(body):
     texts = [line.text.strip() for line in body_lines(body, 60, PALETTE)]
     assert len(texts) == MAX_LINES + 1
     assert texts[-1] == "… the rest is not shown"
 
 
-def test_a_body_that_just_fits_is_whole():
+def test_body_of_the_maximum_length_is_not_cut():
     text = "\n".join(str(number) for number in range(MAX_LINES))
     assert [line.text for line in body_lines(Plain(text), 60, PALETTE)] == text.split("\n")
 

@@ -11,7 +11,7 @@ from ouro.messages import assistant, user
 ID = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f"
 
 
-async def test_a_folder_that_was_copied_by_hand_is_not_learned_from_again(tmp_path):
+async def test_manually_copied_session_folder_is_not_captured_again(tmp_path):
     root, at = tmp_path / "sessions", timestamp()
     store = YamlFileMemoryStore(root)
     said = [MessageRecord(1, at, user("We use tabs here.")), MessageRecord(2, at, assistant("Noted."))]

@@ -50,9 +50,7 @@ async def captured(session) -> list[int]:
     return [each.message for each in loaded.records if isinstance(each, CapturedRecord)]
 
 
-async def test_after_some_turns_what_was_said_becomes_a_note_and_is_told_with_its_undo(
-    repository, settings, repo_notes
-):
+async def test_note_is_captured_after_some_turns_and_reported_with_undo(repository, settings, repo_notes):
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "hello there, good morning", "run the tests with pytest -q here, always")
@@ -84,7 +82,7 @@ def _at_work(session) -> bool:
     return any(each.get_name() == "capture" for each in session.turn.tasks._background)
 
 
-async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository, settings):
+async def test_capture_reads_only_new_messages_and_records_its_cost(repository, settings):
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "thank you very much")
@@ -105,9 +103,7 @@ async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository
 @pytest.mark.parametrize(
     ("text", "is_note"), [("Use pnpm, never npm.", False), ("Use pnpm in app.json, never npm.", True)]
 )
-async def test_a_correction_that_is_captured_again_is_offered_as_a_check(
-    repository, settings, repo_notes, text, is_note
-):
+async def test_repeated_correction_is_offered_as_a_check(repository, settings, repo_notes, text, is_note):
     two = Two([add(text, "corrections")], [{"op": "confirm", "target": 1}])
     session = await two.open(repository)
     await say(session, "no, use pnpm, never npm", "thank you very much")
@@ -122,7 +118,7 @@ async def test_a_correction_that_is_captured_again_is_offered_as_a_check(
     await session.close()
 
 
-async def test_a_rule_that_says_itself_that_it_lasts_is_captured_after_its_turn(repository, settings, repo_notes):
+async def test_lasting_rule_is_captured_right_after_its_turn(repository, settings, repo_notes):
     settings("memory: {cadence_turns: 5}\n")
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
@@ -137,7 +133,7 @@ async def test_a_rule_that_says_itself_that_it_lasts_is_captured_after_its_turn(
     await session.close()
 
 
-async def test_the_conversation_does_not_wait_for_a_classifier_that_never_answers(repository, settings):
+async def test_hanging_classifier_does_not_delay_the_session(repository, settings):
     held = asyncio.Event()
     two = Two(always=lambda _asked: ScriptedReply("[]", hold=held.wait))
     session = await two.open(repository)
@@ -179,7 +175,7 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     assert await captured(session) == [10]
 
 
-async def test_a_compaction_captures_what_it_covers_first(repository, repo_notes):
+async def test_compaction_captures_the_covered_messages_first(repository, repo_notes):
     two = Two([add(TESTS, "patterns")], replies=["Yes, of course. " * 400, "Yes.", "Yes.", SUMMARY])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "go on", "and on")
@@ -192,7 +188,7 @@ async def test_a_compaction_captures_what_it_covers_first(repository, repo_notes
     await session.close()
 
 
-async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_next_start(repository, repo_notes):
+async def test_uncaptured_messages_are_captured_at_the_next_start(repository, repo_notes):
     two = Two([add(TESTS, "patterns")])
     first = await two.open(repository)
     await say(first, "run the tests with pytest -q")
@@ -221,7 +217,7 @@ async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_nex
     await third.close()
 
 
-async def test_at_most_three_sessions_are_caught_up_with_and_one_that_is_open_is_left_alone(repository):
+async def test_at_most_three_closed_sessions_are_caught_up(repository):
     two = Two()
     open_ = await two.open(repository)
     await say(open_, "this one is open in another window")
@@ -239,7 +235,7 @@ async def test_at_most_three_sessions_are_caught_up_with_and_one_that_is_open_is
 
 
 @pytest.mark.parametrize("options", [{"memory": False}, {"ephemeral": True}, {"captures": False}])
-async def test_without_memory_or_a_user_nothing_is_captured(repository, settings, options):
+async def test_nothing_is_captured_without_memory_or_a_user(repository, settings, options):
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository, **options)
     await say(session, "run the tests with pytest -q", "thanks a lot", "and more")
@@ -262,7 +258,7 @@ async def test_a_session_without_memory_is_not_captured_later(repository):
     assert two.captures == []
 
 
-async def test_a_session_that_began_without_memory_and_went_on_with_it_is_captured_later_but_for_its_beginning(
+async def test_backlog_skips_the_part_said_without_memory(
     repository,
 ):
     two = Two()
@@ -281,7 +277,7 @@ async def test_a_session_that_began_without_memory_and_went_on_with_it_is_captur
     assert ["between" in asked, "from here on" in asked] == [False, True]
 
 
-async def test_only_what_is_said_without_memory_is_left_out_of_a_session(repository):
+async def test_only_messages_said_without_memory_are_left_out(repository):
     two = Two()
     ways = [("this may be remembered", True), ("this is between the two of us", False), ("and this may be again", True)]
     session_id = ""
@@ -299,7 +295,7 @@ async def test_only_what_is_said_without_memory_is_left_out_of_a_session(reposit
     assert [text in asked for text, _ in ways] == [True, False, True]
 
 
-async def test_what_was_said_before_memory_was_on_stays_out_when_the_session_goes_on(repository, settings):
+async def test_messages_from_before_memory_was_on_are_not_captured(repository, settings):
     two = Two()
     session = await two.open(repository, memory=False)
     await say(session, "this is between the two of us")
@@ -312,7 +308,7 @@ async def test_what_was_said_before_memory_was_on_stays_out_when_the_session_goe
     assert ["between" in two.captures[0], "from here on" in two.captures[0]] == [False, True]
 
 
-async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repository, settings, repo_notes):
+async def test_external_content_makes_proposals_reported_in_one_line(repository, settings, repo_notes):
     concluded = [add("api.py says hello.", by="assistant"), add("It has no tests.", by="assistant")]
     two = Two([], concluded, replies=[call("read", path="api.py"), "It says hello."])
     session = await two.open(repository)
@@ -337,7 +333,7 @@ async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repositor
 @pytest.mark.parametrize(
     ("write", "told", "waiting"), [("ask", ["propose"], 1), ("silent", [], 0), ("tell", ["add"], 0)]
 )
-async def test_writes_are_told_or_asked_or_silent(repository, settings, repo_notes, write, told, waiting):
+async def test_write_setting_tells_asks_or_stays_silent(repository, settings, repo_notes, write, told, waiting):
     settings(f"memory: {{cadence_turns: 1, write: {write}}}\n")
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
@@ -349,7 +345,7 @@ async def test_writes_are_told_or_asked_or_silent(repository, settings, repo_not
     await session.close()
 
 
-async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note(repository, settings, repo_notes):
+async def test_later_turn_neither_reports_nor_reverts_a_captured_note(repository, settings, repo_notes):
     settings("memory: {cadence_turns: 1, write: tell}\n")
     wrote = call("write", path=str(get_memory_dir() / "preferences.md"), content="- Answer in German.\n")
     two = Two([add(TESTS, "patterns")], replies=["Yes.", wrote, "Noted."])
@@ -374,7 +370,7 @@ async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note
         ("the old one stays", [TESTS], None),
     ],
 )
-async def test_a_contradiction_is_put_to_the_user(repository, settings, repo_notes, answer, left, chain):
+async def test_contradiction_asks_the_user(repository, settings, repo_notes, answer, left, chain):
     settings("memory: {cadence_turns: 1}\n")
     two = Two(
         [add(TESTS, "patterns")],
@@ -402,7 +398,7 @@ async def test_a_contradiction_is_put_to_the_user(repository, settings, repo_not
     await session.close()
 
 
-async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, home, settings, repo_notes):
+async def test_captured_notes_are_undone_with_their_turns(repository, home, settings, repo_notes):
     preferences = home / ".ouro" / "memory" / "preferences.md"
     two = Two([add("I like tabs.", "coding-preferences"), add(TESTS, "patterns")])
     session = await two.open(repository)
@@ -420,7 +416,7 @@ async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, 
     await session.close()
 
 
-async def test_what_was_learned_on_a_branch_is_known_to_all_once_it_is_merged(repository, settings, repo_notes):
+async def test_note_of_a_branch_applies_everywhere_once_merged(repository, settings, repo_notes):
     def git(*arguments):
         subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True)
 
@@ -449,9 +445,7 @@ async def test_what_was_learned_on_a_branch_is_known_to_all_once_it_is_merged(re
         await session.close()
 
 
-async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_user_said_does_not(
-    repository, settings, repo_notes
-):
+async def test_unconfirmed_conclusion_is_archived_but_user_note_stays(repository, settings, repo_notes):
     settings("memory: {cadence_turns: 1}\n")
     two = Two([add(TESTS, "patterns"), add("The api is old.", by="assistant")])
     session = await two.open(repository)

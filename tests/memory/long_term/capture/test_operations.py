@@ -48,19 +48,19 @@ def reasons(answer, limits=GROUND):
         json.dumps({**ADD, "operation": "create", "op": None}),
     ],
 )
-def test_operations_are_read_out_of_any_form(answer):
+def test_operations_are_parsed_from_any_form(answer):
     assert done(answer) == (ADDED,)
 
 
 @pytest.mark.parametrize(
     "answer", ["", "[]", "{}", "Nothing worth keeping.", '{"op": "nothing"}', "null", "{" * 5_000, "[[[{"]
 )
-def test_no_operation_is_none(answer):
+def test_empty_or_invalid_answers_yield_no_operations(answer):
     assert read_operations(answer, GROUND) == ((), ())
 
 
 @given(st.text())
-def test_no_answer_breaks_it(answer):
+def test_random_text_does_not_break_the_parser(answer):
     read_operations(answer, GROUND)
 
 
@@ -76,13 +76,13 @@ def test_no_answer_breaks_it(answer):
         ),
     )
 )
-def test_no_json_breaks_it(value):
+def test_random_json_does_not_break_the_parser(value):
     read_operations(json.dumps({"op": "add", "more": value}), GROUND)
     read_operations(json.dumps(value), GROUND)
 
 
 @pytest.mark.parametrize("target", [1, "1", "[1]", "#1", "mem_00000001"])
-def test_a_note_is_named_by_its_place_or_its_id(target):
+def test_target_note_is_given_by_position_or_id(target):
     assert done([{"op": "supersede", "target": target, "text": "Tests run with tox."}]) == (
         Operation(
             "supersede",
@@ -107,16 +107,16 @@ def test_a_note_is_named_by_its_place_or_its_id(target):
         ({"op": "destroy", "target": 1}, "unknown operation `destroy`"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_its_reason(operation, reason):
+def test_invalid_operation_is_refused_with_its_reason(operation, reason):
     assert (done([operation]), reasons([operation])) == ((), [reason])
 
 
-def test_a_scope_that_is_off_is_not_written():
+def test_disabled_scope_is_refused():
     limits = OperationLimits(SHOWN, CATEGORIES, ("user",))
     assert reasons([ADD], limits) == ["the repo memory is off here"]
 
 
-def test_saying_the_same_again_confirms():
+def test_repeated_statement_becomes_a_confirmation():
     again = Operation("confirm", target="mem_00000001", scope="repo")
     assert done([{**ADD, "text": "tests run with  pytest -q"}]) == (again,)
     assert done([{"op": "supersede", "target": 1, "text": "Tests run with pytest -q."}]) == (again,)
@@ -126,12 +126,12 @@ def test_saying_the_same_again_confirms():
 @pytest.mark.parametrize(
     ("said_by", "source"), [("user", "user"), ("Person", "user"), ("assistant", "assistant"), (7, "assistant")]
 )
-def test_who_said_it_is_taken_over(said_by, source):
+def test_said_by_sets_the_source(said_by, source):
     (operation,) = done([{**ADD, "said_by": said_by}])
     assert operation.source == source
 
 
-def test_a_misspelt_category_is_the_nearest_one_and_brings_its_scope():
+def test_misspelt_category_maps_to_the_nearest_with_its_scope():
     (operation,) = done([{"op": "add", "text": "Likes short answers.", "category": "Coding_Preference"}])
     assert (operation.category, operation.scope) == ("coding-preferences", "user")
 
@@ -150,12 +150,12 @@ def test_a_misspelt_category_is_the_nearest_one_and_brings_its_scope():
         ("nan", 0.8),
     ],
 )
-def test_confidence_is_a_share_however_it_is_said(said, confidence):
+def test_confidence_is_normalized(said, confidence):
     (operation,) = done([{**ADD, "confidence": said}])
     assert operation.confidence == confidence
 
 
-def test_entities_and_relations_get_their_one_name():
+def test_entities_and_relations_are_normalized():
     (operation,) = done(
         [
             {
@@ -174,19 +174,19 @@ def test_entities_and_relations_get_their_one_name():
     assert operation.relations == (Relation("file:api.py", "tested_by", "cmd:pytest tests/test_api.py"),)
 
 
-def test_an_answer_that_keeps_everything_is_cut():
+def test_too_many_operations_are_cut():
     answer = [{**ADD, "text": f"Thing {number}."} for number in range(20)]
     assert len(done(answer)) == MAX_OPERATIONS
     assert reasons(answer) == ["too many at once"] * 12
 
 
-def test_control_characters_do_not_get_into_a_note():
+def test_control_characters_are_removed_from_the_text():
     (operation,) = done([{**ADD, "text": "Use\x1b[31m tabs\u202e.\n\nAlways."}])
     assert "\x1b" not in operation.text
     assert "\n" not in operation.text
 
 
-def test_related_notes_are_those_that_were_shown():
+def test_related_notes_must_have_been_shown():
     (operation,) = done([{**ADD, "related": [1, "9", "mem_00000001", {}, "[2]"]}])
     assert operation.related == tuple(note.id for note in SHOWN[:2])
     (operation,) = done([{"op": "refine", "target": 1, "text": "Also on Windows.", "related": [1]}])

@@ -57,7 +57,7 @@ async def capture(said, model=None, shown=()):
         "now it works", "It works now.", "It never works on the first try.", "you replaced the wrong line",
     ],
 )  # fmt: skip
-async def test_questions_small_talk_and_what_is_supposed_are_not_asked_about(said):
+async def test_questions_and_small_talk_are_not_sent_to_the_model(said):
     model = Small()
     assert await capture(said, model) == ()
     assert model.asked == []
@@ -75,7 +75,7 @@ async def test_questions_small_talk_and_what_is_supposed_are_not_asked_about(sai
          "repo", "architectural-decisions"),
     ],
 )  # fmt: skip
-async def test_what_rules_know_to_last_needs_no_model(said, text, scope, category):
+async def test_statements_decided_by_rules_need_no_model(said, text, scope, category):
     model = Small()
     [operation] = await capture(said, model)
     assert (operation.text, operation.scope, operation.category) == (text, scope, category)
@@ -91,7 +91,7 @@ async def test_what_rules_know_to_last_needs_no_model(said, text, scope, categor
         ("Tom always uses vim.", "Tom always uses vim."),
     ],
 )  # fmt: skip
-async def test_the_model_decides_about_what_may_not_last(said, note):
+async def test_model_decides_about_uncertain_statements(said, note):
     model = Small()
     assert [operation.text for operation in await capture(said, model)] == [note]
     assert model.asked == [f"The sentence: {note}"]
@@ -123,18 +123,18 @@ async def test_the_model_decides_about_what_may_not_last(said, note):
         'Translate "we always ship on time" to German.',
     ],
 )
-async def test_tasks_and_faults_are_never_kept_against_the_model(said):
+async def test_tasks_and_faults_labelled_by_the_model_are_not_saved(said):
     model = Small('{"kind": "problem"}')
     assert await capture(said, model) == ()
     assert len(model.asked) == 1
 
 
 @pytest.mark.parametrize("answer", ['{"kind": "status"}', '{"kind": "song"}', "I cannot say."])
-async def test_what_the_model_does_not_call_lasting_is_not_kept(answer):
+async def test_statement_not_labelled_lasting_is_not_saved(answer):
     assert await capture("The staging server listens on port 8417.", Small(answer)) == ()
 
 
-async def test_what_cannot_be_an_order_is_no_task_and_what_corrects_memory_is_not_asked_about():
+async def test_non_imperatives_ignore_task_label_and_corrections_skip_it():
     labelled = '{"kind": "task"}'
     assert len(await capture("The port of staging is 8417.", Small(labelled))) == 1
     assert await capture("Begin with login.html.", Small(labelled)) == ()
@@ -143,7 +143,7 @@ async def test_what_cannot_be_an_order_is_no_task_and_what_corrects_memory_is_no
     assert (corrected.verb, model.asked) == ("supersede", [])
 
 
-async def test_what_is_said_replaces_or_confirms_or_is_related():
+async def test_statement_supersedes_confirms_or_relates_to_a_shown_note():
     [replaced] = await capture("RabbitMQ replaces Redis for the job queue.", shown=[LOCKS])
     assert (replaced.verb, replaced.target, replaced.category) == ("supersede", LOCKS.id, "project-conventions")
     [same] = await capture("The job queue is Redis", shown=[LOCKS])
@@ -154,13 +154,13 @@ async def test_what_is_said_replaces_or_confirms_or_is_related():
     assert (again.verb, again.target) == ("confirm", LOCKS.id)
 
 
-async def test_a_rule_is_not_taken_for_another_one_whatever_the_model_says():
+async def test_rule_is_never_merged_with_another_rule():
     known = Note(id="mem_00000002", text="Never commit generated files.", scope="repo", category="corrections")
     [added] = await capture("Never commit secrets.", Small('{"same": true, "relation": "same"}'), shown=[known])
     assert (added.verb, added.text, added.related) == ("add", "Never commit secrets.", (known.id,))
 
 
-async def test_a_model_that_does_not_answer_is_no_answer():
+async def test_model_error_is_raised():
     with pytest.raises(ModelError):
         await capture("The staging server listens on port 8417.", Small(ModelError("gone")))
 
@@ -174,7 +174,7 @@ async def test_a_model_that_does_not_answer_is_no_answer():
         "Exq failed often, so we use Oban now.", "Answer in German.", "A match has at most 64 players.",
     ],
 )  # fmt: skip
-def test_what_lasts_is_a_statement_also_where_it_names_a_fault(said):
+def test_lasting_statement_that_names_a_fault_is_found(said):
     assert list(statements_in(said)) == [said]
 
 
@@ -195,7 +195,7 @@ EDIT = 'util.py [{"old_text": "return a - b", "new_text": "return a + b"}]'
         ("Responses are camelCase.", EDIT, ["Responses are camelCase."]),
     ],
 )
-def test_what_a_turn_has_carried_out_is_no_statement(said, done, stated):
+def test_statement_already_carried_out_is_left_out(said, done, stated):
     assert list(statements_in(said, done)) == stated
 
 
@@ -209,5 +209,5 @@ def test_statements_are_sentences():
     [("openai/qwen-coder-1.5b", True), ("ollama_chat/qwen3:8b", True), ("x/llama-70b", False), ("openai/gpt-5", False),
      ("ollama_chat/qwen3-coder:30b-a3b", False)],
 )  # fmt: skip
-def test_the_name_of_a_model_tells_whether_it_is_small(name, is_small):
+def test_small_models_are_recognized_by_name(name, is_small):
     assert ModelSpec(name).is_small == is_small

@@ -91,7 +91,7 @@ async def open_with(repository, *answers, **options):
     return Opened(session, reader)
 
 
-async def test_an_old_session_is_read_once_and_its_notes_know_their_source(repository):
+async def test_old_session_is_read_once_and_notes_record_their_source(repository):
     old_session(repository, 1, 30, *TALK)
     old_session(repository, 2, 1, *TALK)
     old_session(repository.parent, 3, 30, *TALK)
@@ -112,7 +112,7 @@ async def test_an_old_session_is_read_once_and_its_notes_know_their_source(repos
     await here.close()
 
 
-async def test_what_was_read_from_outside_is_never_more_than_a_proposal(repository):
+async def test_external_content_only_becomes_a_proposal(repository):
     old_session(repository, 1, 30, *READ)
     here = await open_with(repository, [TESTS], [EVIL])
 
@@ -127,7 +127,7 @@ async def test_what_was_read_from_outside_is_never_more_than_a_proposal(reposito
     await here.close()
 
 
-async def test_what_was_undone_or_copied_or_said_without_memory_is_not_read(repository):
+async def test_undone_copied_and_memoryless_sessions_are_not_read(repository):
     old_session(repository, 1, 30, *TALK, records=[RewindRecord(2, "2026-01-01T00:00:00.000Z")])
     old_session(repository, 2, 30, *TALK, records=[ForkRecord("other", 4, "2026-01-01T00:00:00.000Z")])
     old_session(repository, 3, 30, *TALK, memory=False)
@@ -148,7 +148,7 @@ async def test_what_was_undone_or_copied_or_said_without_memory_is_not_read(repo
 
 
 @pytest.mark.parametrize("failure", [RequestRefused("down"), "I like turtles."])
-async def test_a_failure_leaves_all_as_it_was_and_after_three_a_session_is_left_out(repository, failure):
+async def test_session_is_skipped_after_three_failures(repository, failure):
     old_session(repository, 1, 30, *TALK)
     here = await open_with(repository, failure)
     for _ in range(3):
@@ -160,7 +160,7 @@ async def test_a_failure_leaves_all_as_it_was_and_after_three_a_session_is_left_
     await here.close()
 
 
-async def test_a_slow_model_is_given_up_and_asked_again_the_next_time(repository, monkeypatch):
+async def test_slow_model_is_abandoned_and_asked_again_next_time(repository, monkeypatch):
     monkeypatch.setattr("ouro.memory.long_term.capture.capture.PART_TIMEOUT", 0.05)
     old_session(repository, 1, 30, *TALK)
     here = await open_with(repository, ScriptedReply("[]", hold=asyncio.Event().wait))
@@ -170,7 +170,7 @@ async def test_a_slow_model_is_given_up_and_asked_again_the_next_time(repository
     await here.close()
 
 
-async def test_it_goes_on_where_it_was_stopped(repository):
+async def test_interrupted_run_continues_where_it_stopped(repository):
     for number in (1, 2, 3):
         old_session(repository, number, 40 - number, *TALK)
     here = await open_with(repository, [TESTS], [{"op": "confirm", "target": 1}])
@@ -186,7 +186,7 @@ async def test_it_goes_on_where_it_was_stopped(repository):
     await again.close()
 
 
-async def test_one_process_at_a_time(repository):
+async def test_second_process_is_refused(repository):
     old_session(repository, 1, 30, *TALK)
     here = await open_with(repository, [TESTS])
     with only_one(get_history_dir() / "digest.lock") as is_mine:
@@ -197,7 +197,7 @@ async def test_one_process_at_a_time(repository):
     await here.close()
 
 
-async def test_in_the_background_it_runs_after_the_first_turn_once_a_week(repository):
+async def test_background_run_follows_the_first_turn_once_a_week(repository):
     old_session(repository, 1, 30, *TALK)
 
     async def session_that_talks():
@@ -216,7 +216,7 @@ async def test_in_the_background_it_runs_after_the_first_turn_once_a_week(reposi
     assert not any(each.endswith(CRYSTALLIZE_INSTRUCTIONS) for each in orders)
 
 
-def test_at_one_time_only_so_much_is_read():
+def test_one_run_reads_a_limited_number_of_tokens():
     def sized(tokens, skipped=""):
         return OldSession(None, 1, tokens, skipped)
 
@@ -225,7 +225,7 @@ def test_at_one_time_only_so_much_is_read():
     assert for_one_run([sized(0, "why"), sized(50_000), sized(10)]) == [sized(50_000)]
 
 
-def test_a_record_is_kept_without_what_tools_said():
+def test_tool_results_are_dropped_before_reading():
     call = ToolCall("c", "write", {"path": "a", "content": "x" * 9_000, "line": 3})
     slimmed = drop_outputs(MessageRecord(1, "", assistant("done", call)))
     assert slimmed.message.tool_calls == (ToolCall("c", "write", {"path": "a", "content": "x" * 2_000, "line": "3"}),)

@@ -65,7 +65,7 @@ def bench(home, repository):
     return Bench(home, repository)
 
 
-async def test_two_that_say_the_same_become_one_richer_note_in_one_commit(bench):
+async def test_two_similar_notes_are_merged_in_one_commit(bench):
     old, new = bench.keep(
         note(1, ONE, entities=("tool:pytest",), confidence=0.6, related=(Edge("mem_0000aaaa", "refines"),)),
         note(2, TWO, entities=("cmd:pytest -q",), confidence=0.8, session_id="s-9", turn=4,
@@ -89,7 +89,7 @@ async def test_two_that_say_the_same_become_one_richer_note_in_one_commit(bench)
     assert sorted(log[0].paths) == sorted([f"{old.id}.md", f"archive/{old.id}.md", f"{merged.id}.md"])
 
 
-async def test_undo_brings_the_whole_cluster_back(bench):
+async def test_undo_restores_all_merged_notes(bench):
     bench.keep(note(1, ONE), note(2, TWO))
     before = {name: bench.stores["repo"].read(name) for name in bench.stores["repo"].load_all().notes}
     (done,) = await bench.merge(MERGED, every=True)
@@ -99,19 +99,19 @@ async def test_undo_brings_the_whole_cluster_back(bench):
     assert {name: bench.stores["repo"].read(name) for name in bench.stores["repo"].load_all().notes} == before
 
 
-async def test_it_is_the_users_only_where_all_of_it_was(bench):
+async def test_merged_note_is_from_the_user_only_if_all_were(bench):
     bench.keep(note(1, ONE), note(2, TWO, source="assistant"))
     (done,) = await bench.merge(MERGED)
     assert done.written.note.source == "assistant"
 
 
 @pytest.mark.parametrize("more", [{"branch": "feature"}, {"scope": "user"}])
-async def test_notes_of_another_branch_or_scope_are_never_put_together(bench, more):
+async def test_notes_of_different_branches_or_scopes_are_not_merged(bench, more):
     bench.keep(note(1, ONE), note(2, TWO, **more))
     assert await bench.merge() == []
 
 
-async def test_superseded_archived_doubted_and_contradicting_notes_are_left_alone(bench):
+async def test_superseded_archived_untrusted_and_contradicting_notes_stay(bench):
     first, second = bench.keep(note(1, ONE), note(2, TWO, supersedes="mem_00000001"))
     assert await bench.merge(every=True) == []
     bench.keep(note(3, RICHER, related=(Edge(second.id, "contradicts"),)))
@@ -124,7 +124,7 @@ async def test_superseded_archived_doubted_and_contradicting_notes_are_left_alon
     assert first.text in bench.texts()
 
 
-async def test_what_is_to_stay_is_not_asked_again_until_it_changes(bench):
+async def test_kept_pair_is_not_asked_again_until_it_changes(bench):
     bench.keep(note(1, ONE), note(2, TWO))
     (done,) = await bench.merge('{"op": "keep"}')
     assert (done.written, done.reason, bench.texts()) == (None, "they are about different things", sorted([ONE, TWO]))
@@ -145,7 +145,7 @@ async def test_what_is_to_stay_is_not_asked_again_until_it_changes(bench):
         json.dumps({"op": "supersede", "target": 1, "text": f"{RICHER} hunter2secret"}),
     ],
 )
-async def test_an_answer_that_cannot_be_used_leaves_all_as_it_was(bench, answer):
+async def test_invalid_answer_changes_nothing(bench, answer):
     bench.keep(note(1, ONE), note(2, TWO))
     head = bench.stores["repo"].get_current_head()
     (done,) = await bench.merge(answer)
@@ -153,7 +153,7 @@ async def test_an_answer_that_cannot_be_used_leaves_all_as_it_was(bench, answer)
     assert bench.stores["repo"].get_current_head() == head
 
 
-async def test_a_merged_note_has_the_names_of_the_latest_one(bench):
+async def test_merged_text_must_keep_the_names_of_the_latest_note(bench):
     latest = "Run the tests of this project with `pytest -q -x`."
     bench.keep(note(1, ONE), note(2, latest))
     unchanged = json.dumps({"op": "supersede", "target": 1, "text": ONE})
@@ -164,7 +164,7 @@ async def test_a_merged_note_has_the_names_of_the_latest_one(bench):
     assert (done.reason, set(bench.texts())) == ("", {latest})
 
 
-async def test_a_small_model_chooses_one_of_the_texts_and_writes_none(bench):
+async def test_small_model_chooses_one_text_and_writes_none(bench):
     bench.keep(note(1, "Run the tests with pytest -q."), note(2, "Run the tests of this project with pytest -q."))
     [merge] = await bench.merge('{"same": true}', every=True, is_small=lambda: True)
     assert merge.written.note.text == "Run the tests of this project with pytest -q."
@@ -174,7 +174,7 @@ async def test_a_small_model_chooses_one_of_the_texts_and_writes_none(bench):
     assert (merge.written, len(bench.asked)) == (None, 1)
 
 
-async def test_a_model_that_fails_or_is_slow_changes_nothing_and_is_asked_the_next_time(bench, monkeypatch):
+async def test_failing_or_slow_model_changes_nothing_and_is_retried(bench, monkeypatch):
     bench.keep(note(1, ONE), note(2, TWO))
     with pytest.raises(ModelError):
         await bench.merge(ModelError("down"))
@@ -186,7 +186,7 @@ async def test_a_model_that_fails_or_is_slow_changes_nothing_and_is_asked_the_ne
     assert len(await bench.merge(MERGED)) == 1
 
 
-async def test_what_was_done_before_it_is_stopped_stays_done(bench):
+async def test_merges_done_before_an_interrupt_are_kept(bench):
     other = ("The staging database is called heron.", "heron is the name of the staging database.")
     bench.keep(note(1, ONE), note(2, TWO), note(3, other[0]), note(4, other[1]))
     found = bench.consolidator(MERGED)
@@ -200,7 +200,7 @@ async def test_what_was_done_before_it_is_stopped_stays_done(bench):
     assert [each.text for each in done.notes] == list(other)
 
 
-async def test_a_note_that_was_changed_meanwhile_is_left_as_it_is(bench):
+async def test_note_changed_during_the_merge_is_left_unchanged(bench):
     bench.keep(note(1, ONE), note(2, TWO))
 
     async def answer():
@@ -212,7 +212,7 @@ async def test_a_note_that_was_changed_meanwhile_is_left_as_it_is(bench):
     assert bench.texts() == sorted(["Run nothing.", TWO])
 
 
-async def test_it_is_due_after_ten_new_notes_and_then_looks_at_those(bench):
+async def test_merging_is_due_after_ten_new_notes(bench):
     bench.keep(*(note(n, f"Fact {n}: {word} differs.") for n, word in enumerate("abcdefghi", 1)))
     found = bench.consolidator()
     assert not found.is_due()
@@ -222,7 +222,7 @@ async def test_it_is_due_after_ten_new_notes_and_then_looks_at_those(bench):
     assert not found.is_due()
 
 
-def test_what_is_close_in_meaning_counts_and_a_cluster_holds_eight_at_most():
+def test_notes_close_in_meaning_form_clusters_of_at_most_eight():
     german, english = note(1, "Bitte immer kurz antworten."), note(2, "Keep replies brief.")
     assert clusters([german, english], {english.id}) == []
     assert clusters([german, english], {english.id}, lambda _note: [german.id]) == [(german, english)]

@@ -50,7 +50,7 @@ async def talk(session, *texts):
         await wait_until_quiet(session)
 
 
-async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(repository):
+async def test_ended_sessions_are_summarized_after_the_first_turn(repository):
     old_session(repository, 1, 2, *LONG_TALK)
     old_session(repository, 2, 1, *LONG_TALK[:6])
     old_session(repository.parent, 3, 1, *LONG_TALK)
@@ -74,7 +74,7 @@ async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(reposi
     await again.close()
 
 
-def test_a_summary_finds_its_session_and_is_shown_on_the_command_line(repository, home, capsys, monkeypatch):
+def test_summary_is_searchable_and_shown_by_sessions_show(repository, home, capsys, monkeypatch):
     at = "2026-01-01T00:00:00.000Z"
     wanted = old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
     old_session(repository, 2, 2, *LONG_TALK)
@@ -89,7 +89,7 @@ def test_a_summary_finds_its_session_and_is_shown_on_the_command_line(repository
 
 
 @pytest.mark.parametrize(("words", "last"), [("step", 20), ("look at step", 40)])
-async def test_a_session_that_grows_is_summed_up_anew_every_ten_user_messages(repository, words, last):
+async def test_growing_session_is_summarized_every_ten_user_messages(repository, words, last):
     model = Model()
     session = await opened(repository, model)
     await talk(session, *(f"{words} {n}" for n in range(9)))
@@ -103,7 +103,7 @@ async def test_a_session_that_grows_is_summed_up_anew_every_ten_user_messages(re
 
 
 @pytest.mark.parametrize("answer", ["I would say it went well.", "", "Asked: –\nDone: –\nOpen: –"])
-async def test_an_answer_that_is_none_is_not_shown_and_not_asked_for_again(repository, answer):
+async def test_invalid_summary_is_neither_shown_nor_requested_again(repository, answer):
     old_session(repository, 1, 2, *LONG_TALK)
     model = Model(answer or "\u200b?")
     for _ in range(2):
@@ -125,7 +125,7 @@ async def test_closing_does_not_wait_for_a_slow_model(repository):
     assert records_of(session_id(1), SummaryRecord) == []
 
 
-async def test_what_is_open_is_told_at_the_next_start_and_not_sent(repository):
+async def test_open_task_is_a_notice_at_the_next_start_and_not_sent(repository):
     at = "2026-01-01T00:00:00.000Z"
     old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
     session = await opened(repository, Model())
@@ -137,7 +137,7 @@ async def test_what_is_open_is_told_at_the_next_start_and_not_sent(repository):
 
 
 @pytest.mark.parametrize("options", [{"captures": False}, {"captures": True, "ephemeral": True}])
-async def test_nothing_of_it_happens_where_nobody_stays_or_nothing_is_kept(repository, options):
+async def test_no_summary_in_headless_or_ephemeral_sessions(repository, options):
     old_session(repository, 1, 2, *LONG_TALK)
     model = Model()
     session = await opened(repository, model, **options)
@@ -146,7 +146,7 @@ async def test_nothing_of_it_happens_where_nobody_stays_or_nothing_is_kept(repos
     await session.close()
 
 
-async def test_the_setting_turns_it_off(repository, home):
+async def test_setting_disables_summaries(repository, home):
     (home / ".ouro").mkdir(mode=0o700, exist_ok=True)
     (home / ".ouro" / "config.yaml").write_text("sessions: {summaries: false}\n")
     old_session(repository, 1, 2, *LONG_TALK)
@@ -157,7 +157,7 @@ async def test_the_setting_turns_it_off(repository, home):
     await session.close()
 
 
-def test_the_three_lines_are_found_in_what_small_models_say():
+def test_three_lines_are_parsed_from_answers_of_small_models():
     said = "Sure!\n**Asked:** mend it\n- Done: mended\n* **Open**: none\nHope that helps"
     assert parse_summary(said) == "Asked: mend it\nDone: mended\nOpen: –"
     assert (find_open_task(parse_summary(said)), find_open_task(LINES)) == ("", "the test of api.py still fails")
@@ -186,7 +186,7 @@ async def first_request(repository, carry_over="summary", **options):
     return session, sent
 
 
-async def test_a_new_session_begins_with_the_summary_of_the_last_one_as_words_from_outside(repository):
+async def test_new_session_starts_with_the_last_summary_as_external_text(repository):
     old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, "", 8)])
     session, (first, second) = await first_request(repository)
     assert "| Open: the test of api.py still fails" in first
@@ -197,7 +197,7 @@ async def test_a_new_session_begins_with_the_summary_of_the_last_one_as_words_fr
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-async def test_a_summary_that_is_not_there_yet_is_written_before_the_first_message(repository, monkeypatch, is_late):
+async def test_missing_summary_is_written_before_the_first_message(repository, monkeypatch, is_late):
     old_session(repository, 1, 2, *LONG_TALK)
     old_session(repository, 2, 3, *LONG_TALK)
     model = Model(ScriptedReply(LINES, hold=partial(asyncio.sleep, 5)) if is_late else LINES)

@@ -8,7 +8,7 @@ from ouro.memory.long_term.notes.validity import Anchors
 HELLO = "ce013625030ba8dba906f756967f9e9ca394464a"  # as `git hash-object` returns for "hello\n"
 
 
-def test_an_anchor_is_the_hash_that_git_gives(tmp_path):
+def test_anchor_is_the_git_blob_hash(tmp_path):
     (tmp_path / "api.py").write_text("hello\n")
 
     found = Anchors(tmp_path).of(["file:api.py", "tool:ruff", "file:gone.py"])
@@ -16,7 +16,7 @@ def test_an_anchor_is_the_hash_that_git_gives(tmp_path):
     assert found == (Anchor("api.py", HELLO),)
 
 
-def test_a_file_that_changed_or_went_is_told(tmp_path):
+def test_changed_or_deleted_file_is_reported(tmp_path):
     for name in ("a.py", "b.py", "c.py"):
         (tmp_path / name).write_text("hello\n")
     anchors = Anchors(tmp_path)
@@ -29,7 +29,7 @@ def test_a_file_that_changed_or_went_is_told(tmp_path):
     assert anchors.changed(held) == ("a.py", "b.py")
 
 
-def test_what_is_back_as_it_was_is_not_stale(tmp_path):
+def test_restored_file_is_not_stale(tmp_path):
     anchors = Anchors(tmp_path)
     (tmp_path / "a.py").write_text("other\n")
     (tmp_path / "a.py").write_text("hello\n")
@@ -37,7 +37,7 @@ def test_what_is_back_as_it_was_is_not_stale(tmp_path):
     assert anchors.changed([Anchor("a.py", HELLO)]) == ()
 
 
-def test_a_note_that_names_many_files_speaks_of_none(tmp_path):
+def test_note_naming_many_files_gets_no_anchors(tmp_path):
     for number in range(9):
         (tmp_path / f"{number}.py").write_text("x")
 
@@ -45,7 +45,7 @@ def test_a_note_that_names_many_files_speaks_of_none(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["../outside.py", "/etc/passwd", "link.py", "pipe", "folder", "nul\0.py"])
-def test_nothing_but_plain_files_below_the_root_is_read(tmp_path, path):
+def test_only_plain_files_below_the_root_are_read(tmp_path, path):
     root = tmp_path / "repo"
     (root / "folder").mkdir(parents=True)
     (tmp_path / "outside.py").write_text("hello\n")

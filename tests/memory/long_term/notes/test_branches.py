@@ -34,7 +34,7 @@ def test_a_branch_counts_as_merged_when_its_work_is_in_the_other(repository):
     assert merged_branches(repository, ["merged", "open", "unknown", "main", ""]) == {"merged"}
 
 
-def test_a_branch_without_a_commit_of_its_own_is_not_merged(repository):
+def test_branch_without_own_commits_is_merged_only_by_a_merge(repository):
     git(repository, "checkout", "-q", "-b", "new")
     git(repository, "checkout", "-q", "-b", "deleted")
     git(repository, "checkout", "-q", "main")
@@ -48,7 +48,7 @@ def test_a_branch_without_a_commit_of_its_own_is_not_merged(repository):
     assert merged_branches(repository, ["new", "deleted"]) == {"new"}
 
 
-def test_a_deleted_branch_counts_only_where_git_shows_that_it_was_merged(repository):
+def test_deleted_branch_is_merged_only_if_git_shows_it(repository):
     for name in ("fast-forward", "squashed", "by-another", "dropped"):
         git(repository, "checkout", "-q", "-b", name, "main")
         commit(repository, name)
@@ -70,14 +70,14 @@ def test_a_deleted_branch_counts_only_where_git_shows_that_it_was_merged(reposit
     assert merged_branches(repository, names) == {"fast-forward", "squashed", "elsewhere"}
 
 
-def test_nothing_is_known_of_merges_without_a_repository_or_a_branch(repository):
+def test_no_merges_without_a_repository_or_branch(repository):
     assert merged_branches(Path("/"), ["a"]) == frozenset()
     git(repository, "update-ref", "refs/remotes/origin/next", "HEAD")
     git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/next")
     assert merged_branches(repository, ["a"]) == frozenset()  # there is no such branch here
 
 
-def test_the_default_branch_is_the_remotes_or_one_of_the_usual(repository):
+def test_default_branch_is_the_remotes_or_a_common_name(repository):
     assert default_branch(repository) == "main"
     git(repository, "update-ref", "refs/remotes/origin/next", "HEAD")
     git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/next")

@@ -23,18 +23,18 @@ def conclusion(**fields) -> Note:
         ("2026-10-22", 0.4, False),
     ],
 )
-def test_what_was_concluded_halves_with_each_half_life(confirmed, confidence, faded):
+def test_confidence_of_a_conclusion_halves_per_half_life(confirmed, confidence, faded):
     note = conclusion(confirmed_at=confirmed)
 
     assert confidence_now(note, NOW, 30) == pytest.approx(confidence)
     assert has_decayed(note, NOW, 30) is faded
 
 
-def test_without_a_confirmation_it_counts_from_the_beginning():
+def test_unconfirmed_note_decays_from_its_creation():
     assert confidence_now(conclusion(created_at="2026-10-22T00:00:00Z"), NOW, 30) == pytest.approx(0.4)
 
 
-def test_what_the_user_said_does_not_fade():
+def test_user_note_does_not_decay():
     note = Note(id="mem_00000000", source="user", confidence=0.2, confirmed_at="2020-01-01T00:00:00Z")
 
     assert (confidence_now(note, NOW, 30), has_decayed(note, NOW, 30)) == (0.2, False)

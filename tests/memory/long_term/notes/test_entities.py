@@ -6,7 +6,7 @@ from ouro.memory.long_term.notes.entities import entities_in, normalize_entities
 @pytest.mark.parametrize(
     "path", ["api.py", "./api.py", "src/../api.py", ".//api.py", "/repo/api.py", "/repo/src/../api.py"]
 )
-def test_a_file_has_one_name_however_it_is_written(path):
+def test_file_paths_are_normalized(path):
     assert normalize_entity(f"file:{path}", "/repo") == "file:api.py"
 
 
@@ -25,7 +25,7 @@ def test_a_file_has_one_name_however_it_is_written(path):
         ("file:" + "x" * 200, ""),
     ],
 )
-def test_entities_have_one_name_or_none(written, one_name):
+def test_entities_are_normalized_or_dropped(written, one_name):
     assert normalize_entity(written) == one_name
 
 
@@ -53,5 +53,5 @@ def test_the_same_entity_is_listed_once():
         ("```yaml\nmemory.retrieval: hyde\n```", {"config:memory.retrieval"}),
     ],
 )
-def test_a_text_names_its_entities(text, entities):
+def test_entities_are_found_in_a_text(text, entities):
     assert set(entities_in(text)) == entities

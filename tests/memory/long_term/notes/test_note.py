@@ -39,11 +39,11 @@ WHOLE = Note(
 )
 
 
-def test_a_note_reads_as_it_was_written():
+def test_note_round_trips():
     assert parse_note(WHOLE.file_name, note_text(WHOLE)) == ParsedNote(WHOLE)
 
 
-def test_a_note_is_written_as_people_would_write_it():
+def test_note_file_is_readable():
     lines = note_text(WHOLE).splitlines()
 
     assert lines[:2] == ["---", "id: mem_3f6c1e00"]
@@ -56,7 +56,7 @@ SEEN = st.text(min_size=1).filter(lambda text: text.isprintable() and visible_te
 
 
 @given(text=st.text(), category=SEEN, entity=SEEN, extra=st.text())
-def test_any_words_come_back(text, category, entity, extra):
+def test_any_text_round_trips(text, category, entity, extra):
     note = Note(id="mem_00000000", text=text, category=category, entities=(entity,), extra={"mood": extra})
 
     found = parse_note("mem_00000000.md", note_text(note))
@@ -69,7 +69,7 @@ def test_any_words_come_back(text, category, entity, extra):
 
 
 @pytest.mark.parametrize("body", ["---\nx\n---", "a\n---\nb", "...", "# id: mem_1\n\n    code\n", "a: b # c"])
-def test_a_body_may_hold_what_front_matter_is_made_of(body):
+def test_body_may_contain_front_matter_syntax(body):
     note = Note(id="mem_00000000", text=body)
     assert parse_note("mem_00000000.md", note_text(note)).note.text == body.strip("\n")
 
@@ -87,7 +87,7 @@ def test_a_body_may_hold_what_front_matter_is_made_of(body):
         ("---\nid: mem_00000000\nscope: galaxy\n---\nOnly words.", "`scope` cannot be read"),
     ],
 )
-def test_what_cannot_be_understood_is_told_and_the_words_stay(text, problem):
+def test_invalid_front_matter_is_reported_and_the_text_kept(text, problem):
     found = parse_note("mem_00000000.md", text)
 
     assert found.note.id == "mem_00000000"
@@ -95,15 +95,15 @@ def test_what_cannot_be_understood_is_told_and_the_words_stay(text, problem):
     assert [each.startswith(problem) for each in found.problems] == [True]
 
 
-def test_an_editor_of_another_system_changes_nothing():
+def test_bom_and_crlf_are_accepted():
     text = "\ufeff" + note_text(WHOLE).replace("\n", "\r\n")
     assert parse_note(WHOLE.file_name, text) == ParsedNote(WHOLE)
 
 
-def test_a_confidence_beyond_reason_is_brought_back():
+def test_confidence_is_clamped():
     assert parse_note("mem_00000000.md", "---\nid: mem_00000000\nconfidence: 7\n---\nx").note.confidence == 1.0
 
 
-def test_ids_are_names_of_notes():
+def test_ids_are_valid_note_names():
     assert is_note_name(f"{new_id()}.md")
     assert [name for name in ("mem_.md", "facts.md", "mem_../x.md", "mem_XYZ12345.md") if is_note_name(name)] == []

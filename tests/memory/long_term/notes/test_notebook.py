@@ -37,7 +37,7 @@ def with_dates(one: Note, **fields) -> Note:
     return replace(one, created_at=NOW, updated_at=NOW, confirmed_at=NOW, **fields)
 
 
-def test_a_note_is_kept_in_the_folder_of_its_scope_with_a_commit_that_says_its_source(notebook, stores):
+def test_note_is_committed_in_the_folder_of_its_scope_with_its_source(notebook, stores):
     written = notebook.add(note(scope="user"), "capture")
 
     assert (stores["user"].folder / "mem_00000001.md").read_text() == note_text(with_dates(note(scope="user")))
@@ -47,7 +47,7 @@ def test_a_note_is_kept_in_the_folder_of_its_scope_with_a_commit_that_says_its_s
     assert commit.trailers == {"Ouro-Origin": "capture", "Ouro-Session": "s-1", "Ouro-Turn": "7"}
 
 
-def test_a_chain_grows_behind_its_last_version(stores):
+def test_superseding_note_follows_the_latest_version(stores):
     latest: dict[str, str] = {}
     notebook = Notebook(stores, latest=lambda note_id: latest.get(note_id, note_id))
     notebook.add(note(1), "capture")
@@ -60,7 +60,7 @@ def test_a_chain_grows_behind_its_last_version(stores):
     assert [kept.note.id for kept in notebook.all()] == ["mem_00000001", "mem_00000002", "mem_00000003"]
 
 
-def test_a_note_is_tied_to_the_one_it_refines(notebook):
+def test_refining_note_is_linked_to_its_target(notebook):
     notebook.add(note(1), "capture")
 
     written = notebook.add(notebook.link(note(2), "refine", "mem_00000001"), "capture", change="refine")
@@ -71,7 +71,7 @@ def test_a_note_is_tied_to_the_one_it_refines(notebook):
     )
 
 
-def test_a_confirmation_makes_surer_and_starts_the_time_anew(notebook):
+def test_confirmation_raises_confidence_and_updates_the_time(notebook):
     notebook.add(note(1, source="assistant", confidence=0.6, confirmed_at="2020-01-01T00:00:00Z"), "capture")
 
     notebook.confirm("mem_00000001", "capture")
@@ -80,7 +80,7 @@ def test_a_confirmation_makes_surer_and_starts_the_time_anew(notebook):
     assert (found.confidence, found.confirmed_at) == (0.75, NOW)
 
 
-def test_what_is_archived_is_kept_and_comes_back(notebook):
+def test_archived_note_is_kept_and_restored_by_a_confirmation(notebook):
     notebook.add(note(1), "capture")
     notebook.add(note(2, scope="user"), "capture")
 
@@ -110,7 +110,7 @@ def test_a_rewritten_note_moves_with_its_scope(notebook):
     assert len(list(notebook.all())) == 1
 
 
-def test_a_secret_is_not_kept(notebook, stores):
+def test_secret_is_refused(notebook, stores):
     with pytest.raises(SecretInMemory):
         notebook.add(replace(note(1), text="The password is hunter2."), "capture")
 
@@ -118,7 +118,7 @@ def test_a_secret_is_not_kept(notebook, stores):
 
 
 @pytest.mark.parametrize("note_id", ["mem_99999999", "../facts", "facts", ""])
-def test_a_note_that_is_not_there_is_said(notebook, note_id):
+def test_missing_note_raises(notebook, note_id):
     for change in (
         notebook.find,
         lambda one: notebook.confirm(one, "person"),
@@ -128,12 +128,12 @@ def test_a_note_that_is_not_there_is_said(notebook, note_id):
             change(note_id)
 
 
-def test_a_scope_that_is_off_is_said(stores):
+def test_disabled_scope_raises(stores):
     with pytest.raises(NoteError, match="The repo memory is off here"):
         Notebook({"user": stores["user"]}).add(note(1), "capture")
 
 
-def test_a_file_that_a_user_has_broken_keeps_its_words(notebook, stores):
+def test_broken_note_file_keeps_its_text(notebook, stores):
     notebook.add(note(1), "capture")
     (stores["repo"].folder / "mem_00000001.md").write_text("---\nid: [\n---\nWords.\n")
 
@@ -143,7 +143,7 @@ def test_a_file_that_a_user_has_broken_keeps_its_words(notebook, stores):
     assert len(kept.problems) == 1
 
 
-def test_related_notes_are_linked_once_by_their_last_version(stores):
+def test_related_notes_are_linked_once_to_their_latest_version(stores):
     notebook = Notebook(stores, latest=lambda note_id: note_id.replace("1", "3"))
     for number in (1, 2, 3):
         notebook.add(note(number), "capture")
@@ -153,7 +153,7 @@ def test_related_notes_are_linked_once_by_their_last_version(stores):
     assert linked.related == (Edge("mem_00000002", "refines"), Edge("mem_00000003", "relates-to"))
 
 
-def test_a_note_confirmed_by_the_user_is_the_users_with_anchors_as_of_now(stores, tmp_path):
+def test_note_confirmed_by_the_user_gets_user_source_and_new_anchors(stores, tmp_path):
     (tmp_path / "api.py").write_text("new")
     notebook = Notebook(stores, anchors=Anchors(tmp_path))
     concluded = note(1, source="assistant", confidence=0.4, entities=("file:api.py",))

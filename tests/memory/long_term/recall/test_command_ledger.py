@@ -44,11 +44,11 @@ def reopen(ledger):
         ("$(cat evil)", ""),
     ],
 )
-def test_a_line_is_kept_as_its_one_command_without_files_and_text(line, name):
+def test_line_is_normalized_to_one_command_without_files(line, name):
     assert normalize_command(line) == name
 
 
-def test_exit_codes_duration_time_and_branch_are_kept_and_no_output(ledger):
+def test_exit_codes_are_recorded_without_output(ledger):
     for code in (0, 0, 1):
         ran(ledger, "pytest -q tests/test_api.py", code)
     ran(ledger, "tox", STOPPED)
@@ -59,7 +59,7 @@ def test_exit_codes_duration_time_and_branch_are_kept_and_no_output(ledger):
     assert b"passed" not in ledger.path.read_bytes()
 
 
-def test_secrets_refused_calls_and_background_jobs_are_not_kept(ledger):
+def test_secrets_refused_calls_and_background_jobs_are_not_recorded(ledger):
     ran(ledger, "deploy --key=sk-123")
     ledger.observe(ToolStarted(ToolCall("call_2", "shell", {"command": "make"}), "make"))
     ledger.observe(ToolFinished("call_2", "shell", Display("refused", Plain("no")), True, 0.0))
@@ -68,7 +68,7 @@ def test_secrets_refused_calls_and_background_jobs_are_not_kept(ledger):
     assert reopen(ledger).records() == {}
 
 
-def test_the_commands_that_bear_on_a_message_are_told_what_passed_first(ledger):
+def test_commands_relevant_to_a_message_are_returned_passed_first(ledger):
     for line, code in (("tox", 1), ("pytest -q", 0), ("ruff check .", 0), ("npm run build", 0), ("tox", 1)):
         ran(ledger, line, code)
     known = reopen(ledger)
@@ -84,7 +84,7 @@ def test_the_commands_that_bear_on_a_message_are_told_what_passed_first(ledger):
     assert list(known.find_relevant("run the tests")) == ["tox"], "the session knows its own"
 
 
-def test_a_damaged_ledger_begins_anew(ledger):
+def test_damaged_ledger_is_recreated(ledger):
     ran(ledger, "make test")
     ledger.path.parent.mkdir()
     ledger.path.write_text("{nonsense")

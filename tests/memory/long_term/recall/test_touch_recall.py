@@ -63,7 +63,7 @@ def added_context(model, request):
     )
 
 
-async def test_notes_about_a_file_come_with_the_first_result_that_used_it_and_on_the_receipt(repository, notes):
+async def test_notes_about_a_file_come_with_its_first_result_and_receipt(repository, notes):
     edit = call("edit", path="api.py", old_text="8080", new_text="9090")
     session, model = await opened(repository, call("read", path="api.py"), edit, "Done.")
     [port] = notes("The port is fixed by the firewall.")
@@ -84,7 +84,7 @@ async def test_notes_about_a_file_come_with_the_first_result_that_used_it_and_on
     await close_and_wait(resumed)
 
 
-async def test_a_turn_has_one_budget_for_its_notes(repository, home, notes):
+async def test_notes_of_a_turn_share_one_budget(repository, home, notes):
     (home / ".ouro").mkdir(exist_ok=True, mode=0o700)
     (home / ".ouro" / "config.yaml").write_text("memory: {injection_token_budget: 40}\n")
     session, model = await opened(repository, call("read", path="api.py"), "Done.")
@@ -95,7 +95,7 @@ async def test_a_turn_has_one_budget_for_its_notes(repository, home, notes):
     await close_and_wait(session)
 
 
-async def test_other_files_failed_calls_and_notes_that_are_not_approved_add_nothing(repository, notes):
+async def test_other_files_failed_calls_and_untrusted_notes_add_nothing(repository, notes):
     notes("The port is fixed by the firewall.")  # notes that exist at the start are not approved
     script = (call("read", path="other.py"), call("read", path="gone.py"), call("read", path="api.py"), "Done.")
     session, model = await opened(repository, *script)
@@ -106,7 +106,7 @@ async def test_other_files_failed_calls_and_notes_that_are_not_approved_add_noth
     await close_and_wait(session)
 
 
-async def test_what_an_answer_shows_and_what_a_file_still_holds_counts_as_use(repository, notes):
+async def test_use_is_judged_by_the_answer_and_the_file(repository, notes):
     script = call("read", path="api.py"), "It needs optimistic locking and a retry."
     session, model = await opened(repository, *script)
     used, unused = notes("Optimistic locking with a retry.", "The port is agreed with the shop.")
@@ -119,7 +119,7 @@ async def test_what_an_answer_shows_and_what_a_file_still_holds_counts_as_use(re
     assert counts["used"] == {used: 1.5, unused: 0.5}
 
 
-async def test_commands_of_earlier_sessions_are_told_where_they_bear(repository):
+async def test_commands_of_earlier_sessions_are_recalled_when_relevant(repository):
     (repository / "test.sh").write_text("exit 0\n")
     session, _ = await opened(repository, call("shell", command="bash test.sh"), "Done.")
     await say(session, "try it")
@@ -136,7 +136,7 @@ async def test_commands_of_earlier_sessions_are_told_where_they_bear(repository)
     await close_and_wait(session)
 
 
-async def test_without_the_setting_no_command_is_recorded(repository):
+async def test_setting_disables_recording_commands(repository):
     session, _ = await opened(
         repository, call("shell", command="bash --version x.sh"), "Done.", settings={"memory.commands": False}
     )

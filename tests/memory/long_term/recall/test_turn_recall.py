@@ -62,7 +62,7 @@ def settings(home, **memory):
     (home / ".ouro" / "config.yaml").write_text(yaml.safe_dump({"memory": memory}))
 
 
-async def test_without_notes_nothing_is_opened(repository, home):
+async def test_nothing_is_opened_without_notes(repository, home):
     session, _ = await opened(repository)
     assert await recalled(session, QUESTION) == {}
     finder = session.memory._recall.finder
@@ -79,7 +79,7 @@ async def test_the_first_message_of_the_first_session_is_compared_by_vectors_too
     await session.close()
 
 
-async def test_a_note_is_told_behind_the_message_once_and_counted(repository, user_folder):
+async def test_recalled_note_is_sent_once_with_the_message_and_counted(repository, user_folder):
     session, model = await opened(repository)
     await say(session, "hello there")
     put(user_folder, BREAD, TEA)
@@ -96,7 +96,7 @@ async def test_a_note_is_told_behind_the_message_once_and_counted(repository, us
     await session.close()
 
 
-async def test_what_is_not_sent_any_more_is_told_again(repository, user_folder):
+async def test_compacted_note_is_recalled_again(repository, user_folder):
     session, model = await opened(repository)
     await say(session, "hello there")
     put(user_folder, BREAD)
@@ -113,7 +113,7 @@ async def test_what_is_not_sent_any_more_is_told_again(repository, user_folder):
     await session.close()
 
 
-async def test_a_turn_that_went_away_took_its_notes_along(repository, user_folder):
+async def test_note_of_a_rewound_turn_is_recalled_again(repository, user_folder):
     session, model = await opened(repository)
     await say(session, "hello there")
     put(user_folder, BREAD)
@@ -125,7 +125,7 @@ async def test_a_turn_that_went_away_took_its_notes_along(repository, user_folde
     await session.close()
 
 
-async def test_recall_that_takes_too_long_is_left_out(repository, user_folder, monkeypatch):
+async def test_slow_recall_is_skipped(repository, user_folder, monkeypatch):
     monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.LOCAL_TIMEOUT", 0.05)
     session, model = await opened(repository)
     await say(session, "hello there")
@@ -141,7 +141,7 @@ async def test_recall_that_takes_too_long_is_left_out(repository, user_folder, m
     await session.close()
 
 
-async def test_an_index_that_is_busy_does_not_hold_up_what_it_knows(repository, user_folder, monkeypatch):
+async def test_busy_index_uses_the_notes_already_indexed(repository, user_folder, monkeypatch):
     session, _ = await opened(repository)
     await say(session, "hello there")
     put(user_folder, BREAD)
@@ -155,7 +155,7 @@ async def test_an_index_that_is_busy_does_not_hold_up_what_it_knows(repository, 
     await session.close()
 
 
-async def test_off_is_off(repository, home, user_folder):
+async def test_retrieval_off_recalls_nothing(repository, home, user_folder):
     settings(home, retrieval="off")
     session, _ = await opened(repository)
     await say(session, "hello there")
@@ -164,7 +164,7 @@ async def test_off_is_off(repository, home, user_folder):
     await session.close()
 
 
-async def test_hyde_without_its_model_is_off_and_warns_at_the_start(repository, home, user_folder):
+async def test_hyde_without_a_model_is_off_with_a_warning(repository, home, user_folder):
     settings(home, retrieval="hyde")
     session, _ = await opened(repository)
     await wait_until_quiet(session)
@@ -222,7 +222,7 @@ async def open_with(repository):
     return await opener(Options(repository, trust=True))(OpenRequest())
 
 
-async def test_with_both_models_auto_asks_them(repository, hyde, user_folder):
+async def test_auto_uses_hyde_if_both_models_are_configured(repository, hyde, user_folder):
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
     put(user_folder, BREAD, TEA)
@@ -252,7 +252,7 @@ async def test_auto_asks_no_small_model_for_hypotheses(repository, hyde, user_fo
 
 
 @pytest.mark.parametrize("fault", ["slow", "refuses", "nonsense", "no vectors"])
-async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyde, user_folder, fault, monkeypatch):
+async def test_failed_hyde_request_skips_recall_silently(repository, hyde, user_folder, fault, monkeypatch):
     monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.HYDE_TIMEOUT", 0.5 if fault == "slow" else 10.0)
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
@@ -272,7 +272,7 @@ async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyd
     await session.close()
 
 
-async def test_another_model_for_vectors_makes_them_anew_in_the_background(repository, hyde, user_folder):
+async def test_changed_embedding_model_recreates_vectors_in_the_background(repository, hyde, user_folder):
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
     put(user_folder, BREAD)
@@ -289,7 +289,7 @@ async def test_another_model_for_vectors_makes_them_anew_in_the_background(repos
     await session.close()
 
 
-async def test_the_settings_name_the_model_for_vectors_too(repository, hyde, user_folder, home):
+async def test_embedding_model_setting_is_used(repository, hyde, user_folder, home):
     settings(home, embedding_model="openai/newer", retrieval="local")
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
@@ -321,7 +321,7 @@ async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository
     await again.close()
 
 
-async def test_the_receipt_goes_back_with_the_conversation(repository, user_folder):
+async def test_receipt_follows_a_rewind(repository, user_folder):
     session, _ = await opened(repository)
     put(user_folder, BREAD)
     await say(session, QUESTION)

@@ -34,7 +34,7 @@ def kept(history: GitRepository) -> str:
     ],
     ids=["newer value", "missing field", "cut off", "NUL", "no list", "no UTF-8"],
 )
-def test_what_cannot_be_read_is_left_out_and_kept(history, spoil, left):
+def test_unreadable_proposals_are_skipped_and_kept(history, spoil, left):
     waiting = Proposals(history)
     waiting.add(proposal("a1", "- precious\n"))
     waiting.add(proposal("b2", "- second\n"))
@@ -50,7 +50,7 @@ def test_what_cannot_be_read_is_left_out_and_kept(history, spoil, left):
     assert all(word in kept(history) for word in ("precious", "second", "fourth"))
 
 
-def test_the_question_shows_a_line_that_only_moved_or_comes_again():
+def test_question_shows_a_moved_or_repeated_line():
     moved = question_about(proposal("a1", "- deny\n- allow\n- deny\n", "- allow\n- deny\n"))
     assert moved.details.splitlines()[1:] == ["+ - deny"]
 
@@ -66,5 +66,5 @@ def test_the_question_shows_a_line_that_only_moved_or_comes_again():
     ],
     ids=["moved", "moved, and more since", "said twice", "written since", "written since, elsewhere"],
 )
-def test_a_change_that_is_accepted_is_made_whole_and_once(before, after, now, expected):
+def test_accepted_change_is_applied_completely_and_once(before, after, now, expected):
     assert apply_edit(FileEdit("facts.md", before, after), now) == expected

@@ -6,7 +6,7 @@ from ouro.memory.long_term.trust.approval import Proposal, question_about
 NOTE = "---\nid: mem_3f6c1e0b\ncategory: corrections\nentities: [file:api.py]\n---\napi.py must not import os.\n"
 
 
-def test_a_core_line_is_asked_about_by_its_words_and_place():
+def test_question_about_a_core_line_shows_its_text_and_file():
     edit = FileEdit("preferences.md", "- Tabs.\n", "- Tabs.\n- Answer in German.\n")
     question = question_about(Proposal("a", "user", "outside", (edit,), "it was written outside of ouro"))
     assert question.text == "Remember this in all your projects?"
@@ -16,7 +16,7 @@ def test_a_core_line_is_asked_about_by_its_words_and_place():
     ]
 
 
-def test_a_note_is_asked_about_without_front_matter_but_with_all_its_fields():
+def test_question_about_a_note_shows_its_text_and_all_fields():
     edit = FileEdit("notes/mem_3f6c1e0b.md", None, NOTE)
     question = question_about(Proposal("a", "repo", "agent", (edit,), "it is not in your words", ("web page",)))
     assert question.text == "Remember this in this project?"
