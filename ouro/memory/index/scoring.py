@@ -123,10 +123,7 @@ def word_scores(
         ids = every[: room // left]
         room -= len(ids)
         worth = weight / whole
-        near = dict.fromkeys(ids, 1.0)
-        for step, nearness in NEAR if has_neighbours else ():
-            for place in ids:
-                near.setdefault(place + step, nearness)
+        near = _near(ids) if has_neighbours else dict.fromkeys(ids, 1.0)
         for place, nearness in near.items():
             scores[place] = score(place, 0.0) + nearness * worth
     return scores
@@ -134,6 +131,15 @@ def word_scores(
 
 def best_of(scores: Mapping[int, float], count: int) -> list[int]:
     return heapq.nlargest(count, scores, key=scores.__getitem__)
+
+
+def _near(ids: Sequence[int]) -> dict[int, float]:
+    """The nearness of these passages and of their neighbours."""
+    near = dict.fromkeys(ids, 1.0)
+    for step, nearness in NEAR:
+        for place in ids:
+            near.setdefault(place + step, nearness)
+    return near
 
 
 def _places(

@@ -257,8 +257,12 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     if named := [entry for entry in entries if entry.id in ids]:
         return named
     holding = [entry for entry in entries if set(words) <= set(fold_words(entry.text).split())]
-    if holding or editor.index is None:
-        return holding[:MAX_FOUND]
+    return (holding or _search_entries(editor, text, entries))[:MAX_FOUND]
+
+
+def _search_entries(editor: MemoryEditor, text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+    if editor.index is None:
+        return []
     from ouro.memory.index import Search, SearchFilter
 
     places = {(f"{editor.scope(entry.scope).store.folder}/{entry.file}", entry.line): entry for entry in entries}

@@ -169,12 +169,20 @@ def statements_in(text: str, done: str = "") -> Iterator[str]:
         if _QUESTION.search(rule) or _UNASSERTED.search(sentence):
             continue
         passes = any(kind.search(rule) for kind in (_SMALL_TALK, _PASSES, _NOW))
-        # A statement is about the work of this turn if it was carried out, if it is an order about a definite thing, or
-        # if it is the only sentence of the message and about such a thing: then it is the task itself.
-        is_order = _ORDER.search(rule) or (len(sentences) == 1 and _POINTS.search(rule))
-        is_of_turn = done and not _RECURS.search(rule) and (is_order or is_carried_out(rule, done))
-        if is_lasting(sentence) or not (passes or is_of_turn):
+        if is_lasting(sentence) or not (passes or _is_of_turn(rule, done, is_alone=len(sentences) == 1)):
             yield sentence
+
+
+def _is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
+    """Whether a statement is about the work of its turn, in which `done` was given to tools.
+
+    It is if it was carried out, is an order about a definite thing, or is the only sentence of the message (`is_alone`)
+    and about such a thing: then it is the task itself.
+    """
+    if not done or _RECURS.search(statement):
+        return False
+    is_order = _ORDER.search(statement) or (is_alone and _POINTS.search(statement))
+    return bool(is_order) or is_carried_out(statement, done)
 
 
 def is_carried_out(statement: str, done: str) -> bool:
