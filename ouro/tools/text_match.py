@@ -29,7 +29,13 @@ def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | 
         return None
     units = _units(known)
 
-    return lambda line: _indent_for(_indent(line), known, units) + line.lstrip(" \t") if line.strip() else ""
+    def reindent(line: str) -> str:
+        if not line.strip():
+            return ""
+        own = _indent(line)
+        return _indent_for(own, known, units) + line[len(own) :]
+
+    return reindent
 
 
 def _indent_for(own: str, known: dict[str, str], units: tuple[str, str]) -> str:
@@ -125,11 +131,11 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
     lines = Lines(text)
     if found := _exactly(text, old, new, everywhere=everywhere):
         return _at_its_depth(lines, old, new) or found
-    if all(_NUMBERED.match(line) for line in old.splitlines()):
-        without, new = (_NUMBERED.sub("", given) for given in (old, new))
-        if found := _exactly(text, without, new, everywhere=everywhere):
+    without_numbers = _NUMBERED.sub("", old)
+    if without_numbers and all(_NUMBERED.match(line) for line in old.splitlines()):
+        old, new = without_numbers, _NUMBERED.sub("", new)
+        if found := _exactly(text, old, new, everywhere=everywhere):
             return Match(found.spans, "line numbers were left out")
-        old = without
     wanted = old.removesuffix("\n").split("\n")
     for how, normal in TOLERANCES.items():
         if places := _places(lines, wanted, normal):
@@ -187,8 +193,6 @@ def _places(lines: Lines, wanted: list[str], normal: Callable[[str], str]) -> li
 
 def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
     """The only place that is similar to `wanted`, line by line."""
-    from rapidfuzz import fuzz
-
     if len("".join(old.split())) < _MIN_COMPARED:
         return None
     scored = _score_places(lines.lines, wanted, _MIN_MATCH)
@@ -201,12 +205,7 @@ def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match 
         raise ToolError(_ambiguous(len(numbers), numbers, "nearly the same text"))
     found = lines.lines[first : first + len(wanted)]
     indent = reindent_between(wanted, found)
-    is_each_similar = all(
-        # Numbers must be equal: 1 and 2 differ only in one character, but have different meanings.
-        fuzz.ratio(mine.strip(), its.strip()) >= _MIN_LINE_MATCH and _NUMBER.findall(mine) == _NUMBER.findall(its)
-        for mine, its in zip(wanted, found, strict=True)
-    )
-    if indent is None or not is_each_similar:
+    if indent is None or not _is_each_line_similar(wanted, found):
         return None
     return Match((_span(lines, first, wanted, indent, old, new),), f"{score:.0f} % alike")
 
@@ -234,6 +233,16 @@ def _best_starts(lines: Sequence[str], goal: Sequence[str], starts: Sequence[int
     return heapq.nlargest(most, starts, key=lambda at: sums[min(at + len(goal), len(lines))] - sums[at])
 
 
+def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
+    from rapidfuzz import fuzz
+
+    return all(
+        # Numbers must be equal: 1 and 2 differ only in one character, but have different meanings.
+        fuzz.ratio(mine.strip(), its.strip()) >= _MIN_LINE_MATCH and _NUMBER.findall(mine) == _NUMBER.findall(its)
+        for mine, its in zip(wanted, found, strict=True)
+    )
+
+
 def _squeeze(lines: Sequence[str]) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
@@ -251,8 +260,10 @@ def _span(lines: Lines, first: int, wanted: list[str], indent: Reindent, old: st
         result += [*found[at:start], *map(indent, fresh[new_start:new_stop])]
         at = stop
     text = "\n".join([*result, *found[at:]])
-    ends_line = end > lines.end(last)
-    return Span(lines.starts[first], end, text + "\n" * (ends_line and new.endswith("\n")))
+    includes_newline = end > lines.end(last)
+    if includes_newline and new.endswith("\n"):
+        text += "\n"
+    return Span(lines.starts[first], end, text)
 
 
 def _ambiguous(count: int, numbers: Iterable[int], how: str = "") -> str:

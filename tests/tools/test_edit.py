@@ -17,6 +17,7 @@ from ouro.frontends.tui.blocks.diff import file_diffs
 from ouro.safety import Workspace
 from ouro.tools.edit import Edit, Replacement, apply_edits
 from ouro.tools.files_seen import FilesSeen, change_of, display_of
+from ouro.tools.text_match import find_match
 from ouro.tools.tool import parse_arguments
 from ouro.utils.text_files import decode
 
@@ -169,6 +170,13 @@ async def test_copied_line_numbers_are_ignored(files):
     result = await files.change("a.py", ("1\tone\n2\ttwo", "1\tone\n2\t2"))
     assert path.read_text() == "one\n2\n"
     assert "line numbers were left out" in result.text
+
+
+async def test_line_number_without_a_line_is_no_match(files):
+    path = files.put("a.py", "one\n")
+    for replace_all in (False, True):
+        with pytest.raises(ToolError, match="old_text is not in the file"):
+            find_match(path.read_text(), "1\t", "1\ttwo", everywhere=replace_all)
 
 
 async def test_unread_file_accepts_only_exact_matches(files):
