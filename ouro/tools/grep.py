@@ -167,7 +167,10 @@ def _search(
     program: str, plan: SearchPlan, workspace: Workspace, *options: str, max_bytes: float = math.inf
 ) -> Iterator[FileMatches]:
     command = [program, *_OPTIONS, *options, f"--context={plan.context}", "--regexp", plan.pattern]
-    command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
+    if plan.ignore_case:
+        command.append("--ignore-case")
+    if plan.multiline:
+        command += ["--multiline", "--multiline-dotall"]
     with ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
         if plan.place.is_file():
@@ -187,11 +190,19 @@ def _search(
         lines = errors.read().decode("utf-8", "replace").splitlines()
         messages = [line for line in lines if not _LOGGED.match(line)]
         if has_begun:
-            plan.left_out.unreadable += sum(line.removeprefix("rg: ").startswith("./") for line in messages)
-            large = [found[1] for line in lines if _LOGGED.match(line) and (found := _TOO_LARGE.search(line))]
-            plan.left_out.large = sorted([*plan.left_out.large, *filter(plan.fits, large)])
+            _note_left_out(lines, plan)
         elif message := "\n".join(messages).strip().removeprefix("rg: "):
             raise ToolError(f"{plan.pattern} is not a regular expression: {message[:2000]}")
+
+
+def _note_left_out(lines: Sequence[str], plan: SearchPlan) -> None:
+    """Note the files that errors and the log of ripgrep name."""
+    for line in lines:
+        if not _LOGGED.match(line):
+            plan.left_out.unreadable += line.removeprefix("rg: ").startswith("./")
+        elif (found := _TOO_LARGE.search(line)) and plan.fits(found[1]):
+            plan.left_out.large.append(found[1])
+    plan.left_out.large.sort()
 
 
 def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> None:
@@ -213,12 +224,14 @@ def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> N
 
 def _rules(plan: SearchPlan, folder: Path) -> list[str]:
     """Which files of a folder to search."""
-    # With this option, .gitignore files above a repository count in it too.
-    outside = ["--no-require-git"] * (not os.path.lexists(find_root(folder) / ".git"))
-    closed = [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
-    # Passed as a type, because a --glob would include ignored files.
-    named = [f"--type-add=ouro:{plan.names}", "--type=ouro"] * bool(plan.names)
-    return [*outside, *named, *(f"--glob=!**/{name}/" for name in _REPOSITORIES), *closed]
+    rules: list[str] = []
+    if not os.path.lexists(find_root(folder) / ".git"):
+        rules.append("--no-require-git")  # in a repository, .gitignore files above it would count too
+    if plan.names:  # passed as a type, because a --glob would include ignored files
+        rules += [f"--type-add=ouro:{plan.names}", "--type=ouro"]
+    rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
+    rules += [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
+    return rules
 
 
 def _place_of(folder: Path, descriptor: int) -> str:
@@ -238,9 +251,8 @@ def _hits(output: IO[bytes], plan: SearchPlan, max_bytes: float) -> Iterator[Fil
             case "begin":
                 lines = []
             case "match" | "context" as kind:
-                for number, text in enumerate(
-                    _ripgrep_text(data["lines"]).removesuffix("\n").split("\n"), data["line_number"]
-                ):
+                found = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
+                for number, text in enumerate(found, data["line_number"]):
                     lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
             case "end":
                 path = plan.place.name if alone else _ripgrep_text(data["path"]).removeprefix("./")
@@ -299,7 +311,7 @@ class Grep(Tool[GrepArgs]):
 
     def title(self, args: GrepArgs) -> str:
         shown = self._workspace.shown(self._workspace.resolve(args.path))
-        where = [shown] * (shown != ".") + [part for part in (args.glob, args.type) if part]
+        where = [part for part in (shown if shown != "." else "", args.glob, args.type) if part]
         return f'grep "{args.pattern}"' + (f" in {', '.join(where)}" if where else "")
 
     def targets(self, args: GrepArgs) -> tuple[str, ...]:
@@ -316,9 +328,9 @@ class Grep(Tool[GrepArgs]):
         if (program := find_ripgrep()) is None:
             raise ToolError("ripgrep is missing. Use shell, and tell the user to install ripgrep or ouro again.")
         folder = place if place.is_dir() else place.parent
-        kind = args.type.lower().removeprefix(".")
-        patterns = [_TYPES.get(kind, f"*.{kind}")] * bool(kind) + [args.glob] * bool(args.glob)
-        tests, kept_back = [name_pattern(pattern) for pattern in patterns], set[str]()
+        patterns = _patterns(args)
+        tests = [name_pattern(pattern) for pattern in patterns]
+        kept_back: set[str] = set()
 
         def fits(name: str) -> bool:
             if not all(test(name) for test in tests):
@@ -341,13 +353,25 @@ class Grep(Tool[GrepArgs]):
         return replace(result, text="\n".join(filter(None, (result.text, *notes))))
 
 
+def _patterns(args: GrepArgs) -> list[str]:
+    """The globs that the path of a file must match, all of them."""
+    patterns: list[str] = []
+    if kind := args.type.lower().removeprefix("."):
+        patterns.append(_TYPES.get(kind, f"*.{kind}"))
+    if args.glob:
+        patterns.append(args.glob)
+    return patterns
+
+
 def _grep_files(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
     taken = list(islice(hits, args.limit + 1))
     more = len(taken) > args.limit
     taken = taken[: args.limit]
     counts = [sum(line.found for line in hit.lines) for hit in taken]
-    counted = zip(taken, counts, strict=True)
-    lines = [f"{hit.path}: {count}" if args.mode == "count" else hit.path for hit, count in counted]
+    if args.mode == "count":
+        lines = [f"{hit.path}: {count}" for hit, count in zip(taken, counts, strict=True)]
+    else:
+        lines = [hit.path for hit in taken]
     return _result(lines, sum(counts), len(taken), args, more=more)
 
 
@@ -381,7 +405,8 @@ def _lines_of(hit: FileMatches, most: int, room: int) -> tuple[list[str], int, b
         if before is not None and line.number > before.number + 1 and has_context:
             shown.append("--")
         text = line.text if len(line.text) <= _MAX_LINE else f"{line.text[:_MAX_LINE]} [cut]"
-        shown.append(f"{line.number}{':' if line.found else '-'}{text}")
+        mark = ":" if line.found else "-"
+        shown.append(f"{line.number}{mark}{text}")
         room -= len(shown[-1])
         found += line.found
         before = line
@@ -392,7 +417,11 @@ def _result(lines: list[str], found: int, files: int, args: GrepArgs, *, more: b
     if not files:
         advice = " Check path, glob and type." if args.glob or args.type or args.path != "." else ""
         return ToolResult(f"No matches for {args.pattern}.{advice}", Display("no matches"))
-    text = "\n".join(lines) + "\n[More matches exist. Narrow the pattern, path or glob, or raise limit.]" * more
-    at_least = "+" if more else ""
-    summary = f"{found}{at_least} match{'es' * (found != 1)} in {files}{at_least} file{'s' * (files != 1)}"
+    text = "\n".join(lines)
+    at_least = ""
+    if more:
+        text += "\n[More matches exist. Narrow the pattern, path or glob, or raise limit.]"
+        at_least = "+"
+    matches, places = "match" if found == 1 else "matches", "file" if files == 1 else "files"
+    summary = f"{found}{at_least} {matches} in {files}{at_least} {places}"
     return ToolResult(text, Display(summary, Plain(text)))
