@@ -282,7 +282,7 @@ class Read(FileTool[ReadArgs]):
         return _number_lines(args, path, shown, len(lines), note, pictures)
 
     def _folder(self, path: Path) -> str:
-        names = sorted(entry.name + "/" * entry.is_dir() for entry in os.scandir(path))
+        names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(path))
         more = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         listing = "\n".join(names[:_MAX_NAMES]) + more
         return f"{self._workspace.shown(path)} is a folder. Read one of its files, or use glob. It holds:\n{listing}"
@@ -290,10 +290,16 @@ class Read(FileTool[ReadArgs]):
     def _nearest(self, path: Path) -> str:
         root = self._workspace.root
         same = [root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name][:3]
-        beside = os.listdir(path.parent) if path.parent.is_dir() and os.access(path.parent, os.R_OK) else []  # noqa: PTH208
-        close = get_close_matches(path.name, beside, 3, 0.75)
+        close = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
         names = dict.fromkeys(self._workspace.shown(near) for near in (*same, *(path.parent / name for name in close)))
         return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return [entry.name for entry in os.scandir(folder)]
+    except OSError:
+        return []
 
 
 def _limit(args: ReadArgs, most: int = _MAX_LINES) -> int:
