@@ -214,6 +214,8 @@ def _changes(text: str, old: str) -> bool:
     `The admin API listens on 9090 now` and `The API listens on 8080` do neither.
     """
     words, own = _subject(text), _subject(old)
+    if not words or not own:
+        return False  # nothing but a cue, such as `from now on`
     new, gone = set(words) - set(own), set(own) - set(words)
     if len(set(words) & set(own)) < _MIN_REPLACED * min(len(set(words)), len(set(own))):
         return False

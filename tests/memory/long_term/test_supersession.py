@@ -69,6 +69,8 @@ def entries(*texts):
         ("Commit messages must name a ticket from now on", "Commit messages are in German", False),
         ("Commit messages are short from now on", "Commit messages are in German", False),
         ("Commit messages are in English from now on", "Commit messages are in German", True),
+        ("Commit messages are short, from now on", "Commit messages are in German", False),
+        ("Commit messages are in English, from now on", "Commit messages are in German", True),
         ("Reviews take two days now", "Reviews need two people", False),
         ("Reviews need one person now", "Reviews need two people", True),
         ("The public API is versioned now", "The public API is camelCase", False),
