@@ -102,7 +102,8 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
     today = datetime.now(UTC).date().isoformat()
 
     def due(editor: MemoryEditor) -> list[Note]:
-        asked, owner = _read_lines(record), Git(manager.cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
+        asked = _read_lines(record)
+        owner = Git(manager.cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
         notes = (file.note for file in editor.notebook.all() if file.scope == "repo")
         own = (note for note in notes if note.extra.get(OWNER) == owner)
         expired = (note for note in own if "" < str(note.extra.get(EXPIRES, "")) < today)

@@ -218,7 +218,8 @@ def moment_of(date: str) -> str:
         gone = timedelta(hours=count) if unit == "hour" else timedelta(days=count * _DAYS[unit])
         return (now - gone).isoformat(timespec="seconds")
     if words in ("today", "yesterday"):
-        words = (now - timedelta(days=words == "yesterday")).date().isoformat()
+        day = now if words == "today" else now - timedelta(days=1)
+        words = day.date().isoformat()
     try:
         found = datetime.fromisoformat(words.upper())
     except ValueError as error:

@@ -64,7 +64,8 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
         if path and (path == str(folder) or identity == _identity(folder) or not Path(path).exists()):
             return named
     for number in itertools.count(1):
-        candidate = histories / f"{stem}{f'-{number}' * (number > 1)}.git"
+        ending = f"-{number}" if number > 1 else ""
+        candidate = histories / f"{stem}{ending}.git"
         path, identity = _recorded(candidate)
         if not path or (path == str(folder) and (is_shared or identity == _identity(folder))):
             return candidate
@@ -187,7 +188,9 @@ def exclude(folder: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o644), "w") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                file.write("\n" * (text != "" and not text.endswith("\n")) + f"{_EXCLUDED}\n")
+                if text and not text.endswith("\n"):
+                    file.write("\n")
+                file.write(f"{_EXCLUDED}\n")
     except OSError as error:
         log.warning("memory: %s cannot be excluded from git: %s", _EXCLUDED, error)
 

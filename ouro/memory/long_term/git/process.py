@@ -160,7 +160,11 @@ def import_stream(
 ) -> bytes:
     """The input of `git fast-import` for one commit on a branch, on top of its parents (none: the first commit).
 
-    The author is ouro at the time `at`, or `who`. git prints the id of the commit.
+    git prints the id of the commit.
+
+    Args:
+        at: the time of the commit by ouro, in seconds since 1970.
+        who: another committer, with the time, as `git var GIT_COMMITTER_IDENT` prints it.
     """
     at = min(max(at, 0), _LAST_SECOND)  # the clock may be wrong; git and Python read no dates outside of this range
     who = who or f"ouro <ouro@localhost> {int(at)} {time.strftime('%z', time.localtime(at))}"

@@ -281,8 +281,10 @@ def make_proposal(
     """A proposal for a change of the agent or a model; it names the latest of the sources that came from outside."""
     found_id = _short_hash(scope, *(f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits))[:6]
     named = tuple(dict.fromkeys(sources))[-MAX_SOURCES:]
-    at, client = timestamp(), turn.client
-    return Proposal(found_id, scope, "agent", tuple(edits), reason, named, turn.session, turn.turn, at, client)
+    return Proposal(
+        found_id, scope, "agent", tuple(edits), reason,
+        sources=named, session=turn.session, turn=turn.turn, at=timestamp(), client=turn.client,
+    )  # fmt: skip
 
 
 def outside_id(scope: Scope, blobs: Mapping[str, str]) -> str:
