@@ -75,8 +75,10 @@ class TranscriptPager(msgspec.Struct, eq=False):
             begin -= 1  # tool results are shown with their tool calls
             count -= isinstance(items[begin], MessageRecord)
         first = next((item for item in items[begin:end] if isinstance(item, MessageRecord)), None)
-        if first is not None:
-            self._shown_from = first.number if begin or self.has_earlier else 0
+        if begin == 0 and not self.has_earlier:
+            self._shown_from = 0  # also where only a change of the model precedes the first message
+        elif first is not None:
+            self._shown_from = first.number
         return tuple(items[begin:end])
 
     async def earlier(self, count: int) -> tuple[MessageRecord, ...]:
@@ -113,9 +115,11 @@ class TranscriptPager(msgspec.Struct, eq=False):
     def show_loaded(self) -> None:
         """Show what is loaded now. What is loaded later stays hidden until the user scrolls there."""
         transcript = self.current()
-        entries = (entry for entry in transcript.entries if entry.message.role != "tool")
-        first = None if transcript.is_whole else next(entries, None)
-        self._shown_from = first.number if first else 0
+        if transcript.is_whole or not transcript.entries:
+            self._shown_from = 0
+            return
+        others = (entry for entry in transcript.entries if entry.message.role != "tool")
+        self._shown_from = next(others, transcript.entries[0]).number
 
     def load_context(self, take: Callable[[LoadedSession], None]) -> None:
         """Start to read everything that is sent; `take` is called with the result."""

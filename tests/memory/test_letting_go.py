@@ -119,6 +119,19 @@ async def test_scrolling_continues_at_its_position_after_a_compaction(store):
     await memory.close()
 
 
+async def test_scrolling_ends_at_a_change_of_model_before_the_first_message(store):
+    memory = MemoryManager.start(store, project="/p", model="m")
+    memory.set_model("other")
+    await talk(memory, 60)
+    await compact(memory)
+    memory.pager.shown()
+    pages = []
+    while memory.pager.has_hidden and len(pages) < 5:
+        pages.append(await memory.pager.show_more(100))
+    assert [len(page) for page in pages] == [100, 100, 1]
+    await memory.close()
+
+
 async def test_rewind_to_released_messages_and_forward_again_works(store):
     memory = MemoryManager.start(store, project="/p", model="m")
     await talk(memory, 60)
