@@ -88,6 +88,8 @@ def parse_yaml(text: str, name: str) -> Node:
     """The only document in `text`. Raises ConfigError, which names the line, if it is not YAML, or has aliases, tags,
     repeated keys, several documents or deep nesting.
     """
+    if not text.strip():
+        return Scalar("")
     reader = _NodeReader(name)
     try:
         root = read_events(text, reader.scalar, reader.sequence, reader.mapping, reader.refuse)
@@ -177,11 +179,14 @@ def read_events(
     with late_patterns():
         import yaml
 
-    parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    parser: Any = None
     root: list[Any] = []
-    add, outer = root.append, list[Any]()
+    outer: list[Any] = []
+    add = root.append
     try:
-        parser.get_event(), parser.get_event()  # skips the starts of stream and document
+        parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)  # may refuse characters at once
+        parser.get_event()  # skips the start of the stream
+        parser.get_event()  # and that of the document
         while True:
             event = parser.get_event()
             kind = type(event)
@@ -205,7 +210,8 @@ def read_events(
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
         raise SyntaxError(problem, (None, mark.line + 1 if mark else 0, None, None)) from error
     finally:
-        parser.dispose()
+        if parser is not None:
+            parser.dispose()
     return root
 
 

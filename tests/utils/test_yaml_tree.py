@@ -12,7 +12,7 @@ def test_every_node_has_its_line():
     )
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n", "~\n"])
+@pytest.mark.parametrize("text", ["", "\n\n", "\t\n", "# nothing\n", "---\n", "~\n"])
 def test_an_empty_file_has_no_keys(text):
     assert parse_table(text, "f").entries == {}
 
@@ -45,6 +45,12 @@ def test_unsupported_yaml_is_refused_with_its_line(text, message):
     with pytest.raises(ConfigError) as caught:
         parse_table(text, "f")
     assert caught.value.message.startswith(message)
+
+
+def test_forbidden_characters_are_refused_without_the_c_parser(monkeypatch):
+    monkeypatch.delattr("yaml.CSafeLoader")
+    with pytest.raises(ConfigError, match="f: not YAML"):
+        parse_table("a: \x00\n", "f")
 
 
 def test_special_undecodable_and_huge_files_are_refused(tmp_path):
