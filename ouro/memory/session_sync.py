@@ -273,14 +273,16 @@ class SessionSync:
 
     def _take(self, local: _Local, other: _Theirs) -> None:
         """Replace the records with those of the remote, which begin with the local ones or were edited."""
+        body, outputs = self._body(other), self._remote.read(other.outputs)
+        # Read before: where a disk has no locks, a message may be saved between the check and the write.
         with closing(SessionLock(local.folder)):
             if _read_mark(local.folder) != local.mark:
                 raise SessionInUse(f"Session {local.id[:8]} has just changed.")
             with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
                 header = read_range(descriptor, 0, local.begin)
-            rewrite_file(local.folder, FILE_NAME, header + self._body(other))
-            _write_outputs(local.folder, self._remote.read(other.outputs))
+            rewrite_file(local.folder, FILE_NAME, header + body)
+            _write_outputs(local.folder, outputs)
         self._note(other, local.folder, local.parent)
 
     def _fork(self, local: _Local, other: _Theirs, body: bytes) -> None:
