@@ -85,10 +85,11 @@ class _EntryReader:
             number = take(entry, message, at)
         elif kind == "attachment":  # it may be a message that the user sent during a turn
             attachment = dictionary(entry.get("attachment"))
-            is_prompt = attachment.get("type") == "queued_command"
-            is_prompt = is_prompt and attachment.get("commandMode", "prompt") == "prompt"
-            if parts := list(_user_parts(attachment.get("prompt"))) if is_prompt else []:
-                number = builder.add_prompt(parts, parse_time(entry.get("timestamp")))
+            is_command = attachment.get("type") == "queued_command"
+            if is_command and attachment.get("commandMode", "prompt") == "prompt":
+                parts = list(_user_parts(attachment.get("prompt")))
+                if parts:
+                    number = builder.add_prompt(parts, parse_time(entry.get("timestamp")))
         elif kind == "system" and entry.get("subtype") == "compact_boundary":
             self._boundary = dictionary(entry.get("compactMetadata"))
         elif kind not in _WITHOUT_WORDS and kind not in ("user", "assistant"):

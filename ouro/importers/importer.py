@@ -105,8 +105,8 @@ def _source(path: Path, program: Program | None) -> ImportSource | None:
         return None
     if found is None:
         return None
-    folders = (line.get("cwd") or dictionary(line.get("payload")).get("cwd") for line in head)
-    project = next(filter(None, map(project_folder, folders)), "")
+    places = (item.get("cwd") for line in head for item in (line, dictionary(line.get("payload"))))
+    project = next(filter(None, map(project_folder, places)), "")
     words = next((text for line in head if (text := _words(line))), "")
     return ImportSource(path, found, status.st_size, parse_time(status.st_mtime), project, words)
 
@@ -292,7 +292,8 @@ def _find_new(imported: Iterable[Record], source: Iterable[Record], program: str
                 before = numbers[record.number] = last = last + 1
                 new.append(replace(record, number=before))
             case TitleRecord(title):
-                new += [record] if title not in titles and len(titles) <= 1 else []
+                if title not in titles and len(titles) <= 1:
+                    new.append(record)
             case _ if has_parted or key[:2] in changes:
                 pass
             case RewindRecord(to):

@@ -48,7 +48,8 @@ def read_export(path: Path) -> ForeignSession:
         raise SessionError(f"{path} is not an export of ouro: its id or date is not valid.")
     left_out: Counter[str] = Counter()
     records: list[Record] = []
-    for data in items if isinstance(items := document.get("records"), list) else []:
+    items = document.get("records")
+    for data in items if isinstance(items, list) else ():
         try:
             records.append(record_from_export(data))
         except (UnknownRecordError, BadRecordError, RecursionError):
