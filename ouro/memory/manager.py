@@ -275,9 +275,12 @@ class MemoryManager:
             if not (isinstance(item, RewindRecord) or is_left_out or id(item) in unsaved):
                 records.append(item)
         records += (PinRecord(number, at) for number in sorted(transcript.pins))
-        records += [TitleRecord(transcript.title, at)] if transcript.title else []
-        records += [ModelRecord(transcript.model, at)] if transcript.model else []
-        records += [ModeRecord(transcript.mode, at)] if transcript.mode else []
+        if transcript.title:
+            records.append(TitleRecord(transcript.title, at))
+        if transcript.model:
+            records.append(ModelRecord(transcript.model, at))
+        if transcript.mode:
+            records.append(ModeRecord(transcript.mode, at))
         self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
 
     def _take(self, record: Record) -> None:

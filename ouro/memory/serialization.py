@@ -175,7 +175,8 @@ def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
         except BadRecordError:
             parts = []
         found += parts
-        repaired += () if parts else ("parts",)
+        if not parts:
+            repaired += ("parts",)
     if repaired and not found:
         raise BadRecordError(f"nothing in it can be read: `{repaired[0]}` is of a wrong type")
     message = Message(fields.role, tuple(found), fields.usage, fields.model, fields.cut, fields.incomplete)

@@ -149,12 +149,14 @@ class YamlFileMemoryStore(MemoryStore):
         try:
             with _reading(folder):
                 found = await _read_to_write(folder, reach)
-                if not found.session.read_only:
+                if found.session.read_only:
+                    lock.close()
+                else:
                     places = {number: record.offset for record, number in found.messages}
                     self._open[session_id] = await asyncio.to_thread(OpenFile, folder, lock, places)
-        finally:
-            if session_id not in self._open:
-                lock.close()
+        except BaseException:
+            lock.close()
+            raise
         return found.session
 
     async def read_whole(self, session_id: str) -> WholeSession:

@@ -151,13 +151,13 @@ async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tup
 
 def spending_limits(periods: Sequence[UsagePeriod], limits: LimitSettings) -> tuple[SpendingLimit, ...]:
     """The limits of a day and of a month that are set."""
-    set_limits = {"today": ("max_cost_day", limits.max_cost_day), "month": ("max_cost_month", limits.max_cost_month)}
-    return tuple(
-        SpendingLimit(period.name, f"limits.{name}", limit, period.total.cost or 0.0)
-        for period in periods
-        for name, limit in [set_limits.get(period.name, ("", None))]
-        if limit is not None
-    )
+    spent = {period.name: period.total.cost or 0.0 for period in periods}
+    found: list[SpendingLimit] = []
+    if limits.max_cost_day is not None:
+        found.append(SpendingLimit("today", "limits.max_cost_day", limits.max_cost_day, spent["today"]))
+    if limits.max_cost_month is not None:
+        found.append(SpendingLimit("month", "limits.max_cost_month", limits.max_cost_month, spent["month"]))
+    return tuple(found)
 
 
 def _refuse_over(limits: Iterable[SpendingLimit]) -> None:

@@ -341,6 +341,7 @@ class _Context(msgspec.Struct):
     is_lost: bool = False
     """Whether a rewind names a message that does not exist: then the whole file must be read."""
     is_gapped: bool = False
+    """Messages of long branches are missing: rewinding to one of them needs another read."""
 
 
 async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _Context:
