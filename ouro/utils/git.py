@@ -197,18 +197,23 @@ def branch_in_note(note: str) -> str:
 
 def repository_of(folder: Path) -> Path | None:
     """The `.git` folder that all worktrees of a repository share; None if `folder` is not in a repository."""
-    root = find_root(folder)
-    if not os.path.lexists(root / ".git"):
+    # Not `find_root`: a session may name a folder that cannot be resolved.
+    root = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None)
+    if root is None:
         return None
-    shared = git_dirs(root)[1]
-    return shared.resolve() if shared else root / ".git"
+    own, shared = git_dirs(root)
+    if shared is not None and shared != own:
+        return shared.resolve()
+    git = root / ".git"
+    # A submodule is known by its folder: other folders of the repository can name the same git directory.
+    return git.resolve() if git.is_dir() else git
 
 
 def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     """A root's own git directory, and the one that all its worktrees share; none without git.
 
     A `.git` file is followed only if the repository that it names also points to it: a folder cannot declare itself
-    to be a worktree, or a submodule, of another repository.
+    to be a worktree, or a submodule, of another repository, not even with a link to the `.git` file of a real one.
     """
     git = project / ".git"
     if git.is_dir():
@@ -226,7 +231,7 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
 
 
 def named_git_dir(gitfile: Path) -> str:
-    """The folder that a `.git` file names; empty if there is no such file."""
+    """The folder that a `.git` file names; empty if there is no such file, or if it is a link."""
     prefix, _, named = _read(gitfile).partition("gitdir:")
     return "" if prefix else named.strip()
 

@@ -48,6 +48,21 @@ def test_a_submodule_is_a_project_of_its_own(repository, tmp_path):
     assert same_project(str(inner))(str(inner / "src"))
 
 
+def test_folder_claiming_to_be_a_submodule_is_another_project(repository):
+    (repository / ".git" / "modules" / "inner").mkdir(parents=True)
+    for name in ("inner", "claims"):
+        (repository / name).mkdir()
+        (repository / name / ".git").write_text("gitdir: ../.git/modules/inner\n")
+
+    assert not same_project(str(repository / "inner"))(str(repository / "claims"))
+
+
+def test_a_folder_that_cannot_be_resolved_is_another_project(repository, tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+
+    assert [same_project(str(repository))(name) for name in ("/a\0b", str(tmp_path / "loop"))] == [False, False]
+
+
 def test_a_link_to_the_git_file_of_a_project_does_not_make_a_folder_that_project(repository, worktree, tmp_path):
     inner = tmp_path / "inner"
     subprocess.run(["git", "init", "-q", "--separate-git-dir", str(tmp_path / "of-inner"), str(inner)], check=True)
