@@ -114,7 +114,8 @@ class ShellJobs:
         """
         if sum(job.running for job in self._jobs.values()) >= _MAX_RUNNING:
             raise ToolError(f"{_MAX_RUNNING} background jobs run already. End some with shell_kill.")
-        changed, (argv, tag) = asyncio.Event(), await limit_command(line, cwd, wrap)
+        argv, tag = await limit_command(line, cwd, wrap)
+        changed = asyncio.Event()
         process = await start_shell(argv, tag, cwd, environment, self.new_capture(), lambda _: changed.set())
         self._count += 1
         job = Job(f"job_{self._count}", line, process, changed)
@@ -149,15 +150,15 @@ class ShellJobs:
             await asyncio.gather(*(job.watcher for job in jobs), return_exceptions=True)
 
 
-class ShellKillArgs(msgspec.Struct, forbid_unknown_fields=True):
+class JobArgs(msgspec.Struct, forbid_unknown_fields=True):
     id: str
 
 
-class ShellOutputArgs(ShellKillArgs):
+class ShellOutputArgs(JobArgs):
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=600, description="Wait for something new.")] = 0
 
 
-J = TypeVar("J", bound=ShellKillArgs)
+J = TypeVar("J", bound=JobArgs)
 
 
 class _JobTool(Tool[J]):
@@ -174,8 +175,9 @@ class _JobTool(Tool[J]):
     async def run(self, args: J, ctx: ToolContext) -> ToolResult:
         job = self._jobs.find(args.id)
         await self._prepare(job, args)
-        exit_code, news = job.process.exit_code, job.take_output().rstrip("\n")
+        exit_code = job.process.exit_code
         status = exit_status(exit_code)
+        news = job.take_output().rstrip("\n")
         text = f"{news or '(nothing new)'}\n[{job.id}: {status}, {job.process.seconds:.1f} s]"
         code = None if exit_code is None or exit_code < 0 else exit_code
         return ToolResult(text, Display(f"{job.id} {status}", CommandOutput(job.command, news, code)))
@@ -195,13 +197,13 @@ class ShellOutput(_JobTool[ShellOutputArgs]):
         await job.wait(args.wait_seconds)
 
 
-class ShellKill(_JobTool[ShellKillArgs]):
+class ShellKill(_JobTool[JobArgs]):
     """End a background job and all that it started."""
 
     name: ClassVar[str] = "shell_kill"
-    Args = ShellKillArgs
+    Args = JobArgs
 
-    async def _prepare(self, job: Job, args: ShellKillArgs) -> None:
+    async def _prepare(self, job: Job, args: JobArgs) -> None:
         await job.process.end()
 
 

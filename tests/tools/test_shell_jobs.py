@@ -6,7 +6,7 @@ import pytest
 from fakes.shells import ShellBench, living, until
 
 from ouro.errors import ToolError
-from ouro.tools.shell import ShellKill, ShellKillArgs, ShellOutput, ShellOutputArgs
+from ouro.tools.shell import JobArgs, ShellKill, ShellOutput, ShellOutputArgs
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def test_jobs_are_listed_with_their_tail(bench):
 async def test_shell_kill_ends_all_processes_of_a_job(bench):
     await bench.run("sleep 98762 & setsid sleep 98762 & wait", background=True)
     await until(lambda: len(living("sleep\x0098762")) == 2)
-    result = await ShellKill(bench.jobs).run(ShellKillArgs("job_1"), bench.context)
+    result = await ShellKill(bench.jobs).run(JobArgs("job_1"), bench.context)
     assert "job_1: ended by signal 15" in result.text
     await until(lambda: not living("sleep\x0098762"))
 
@@ -76,7 +76,7 @@ async def test_waiting_for_a_job_ends_when_the_job_ends(bench):
 async def test_an_unknown_job_is_refused_with_the_known_ones(bench):
     await bench.run("true", background=True)
     with pytest.raises(ToolError, match="The jobs of this session: job_1"):
-        await ShellKill(bench.jobs).run(ShellKillArgs("job_9"), bench.context)
+        await ShellKill(bench.jobs).run(JobArgs("job_9"), bench.context)
 
 
 async def test_too_many_jobs_are_refused(bench):
