@@ -80,9 +80,11 @@ class RunningCommand(ABC):
         """KILL the remaining processes at once, and stop reading."""
         if self._ended is None:
             self._ended = time.monotonic()
-            self._kill()
-            self.capture.close()
-            running.discard(self)
+            try:
+                self._kill()
+            finally:
+                self.capture.close()
+                running.discard(self)
 
     @abstractmethod
     def _kill(self) -> None: ...
