@@ -287,30 +287,12 @@ class Permissions:
             from ouro.safety.shell.judge import decide_line
 
             return decide_line(self, tool, target, outside=outside)
-
-        def covers(rule: Rule) -> bool:
-            if effect is Effect.NET:
-                return rule.matches_url(target)
-            return rule.matches_name(target) if effect is Effect.MCP else rule.pattern is None
-
-        if rule := self.find_rule("deny", tool, effect, covers):
-            return Deny(f"The rule `deny {rule}` forbids {target}.")
-        if effect is Effect.NET and (secret := self.finds_secret(target)):
-            return Deny(f"The address holds {secret}. Nothing secret leaves this machine.")
-        if effect is Effect.NET and (found := _ENCODED.search(target)):
-            return Ask(f"the address carries {len(found[0])} characters that may be encoded data")
-        if effect is Effect.MCP and self.mode == "plan":
-            return Ask(f"plan mode is on, and {target} may change something")
-        if rule := self.find_rule("ask", tool, effect, covers):
-            return Ask(f"the rule `ask {rule}` says so")
-        name = urlsplit(target).hostname or "" if effect is Effect.NET else target
-        is_open = effect is Effect.NONE or (effect is Effect.MCP and self.mode == "auto")
-        if is_open or self.find_rule("allow", tool, effect, covers, name):
-            return Allow()
+        if effect is Effect.NET:
+            return self._on_url(tool, target)
         if effect is Effect.MCP:
-            offered = f"mcp({name})" if has_no_wildcard(name) else ""
-            return Ask(f"the MCP server {name.partition('.')[0]} runs it, outside of the sandbox", offered)
-        return Ask(f"it reaches {name or 'the network'}", f"{tool}({name})" if name and has_no_wildcard(name) else tool)
+            return self._on_mcp(tool, target)
+        rule = self.find_rule("ask", tool, effect, lambda rule: rule.pattern is None)
+        return Ask(f"the rule `ask {rule}` says so") if rule else Allow()
 
     def _on_file(self, tool: str, effect: Effect, target: str) -> Decision:
         path = self.workspace.resolve(target)
@@ -330,3 +312,29 @@ class Permissions:
             return Allow()
         place = f"it changes {shown}" if self.workspace.is_inside(path) else f"{shown} is outside the workspace"
         return Ask(place, path_rule(effect.value, path, self.workspace))
+
+    def _on_url(self, tool: str, url: str) -> Decision:
+        if rule := self.find_rule("deny", tool, Effect.NET, lambda rule: rule.matches_url(url)):
+            return Deny(f"The rule `deny {rule}` forbids {url}.")
+        if secret := self.finds_secret(url):
+            return Deny(f"The address holds {secret}. Nothing secret leaves this machine.")
+        if found := _ENCODED.search(url):
+            return Ask(f"the address carries {len(found[0])} characters that may be encoded data")
+        if rule := self.find_rule("ask", tool, Effect.NET, lambda rule: rule.matches_url(url)):
+            return Ask(f"the rule `ask {rule}` says so")
+        host = urlsplit(url).hostname or ""
+        if self.find_rule("allow", tool, Effect.NET, lambda rule: rule.matches_url(url), host):
+            return Allow()
+        return Ask(f"it reaches {host or 'the network'}", f"{tool}({host})" if host and has_no_wildcard(host) else tool)
+
+    def _on_mcp(self, tool: str, name: str) -> Decision:
+        if rule := self.find_rule("deny", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+            return Deny(f"The rule `deny {rule}` forbids {name}.")
+        if self.mode == "plan":
+            return Ask(f"plan mode is on, and {name} may change something")
+        if rule := self.find_rule("ask", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+            return Ask(f"the rule `ask {rule}` says so")
+        if self.mode == "auto" or self.find_rule("allow", tool, Effect.MCP, lambda rule: rule.matches_name(name), name):
+            return Allow()
+        offered = f"mcp({name})" if has_no_wildcard(name) else ""
+        return Ask(f"the MCP server {name.partition('.')[0]} runs it, outside of the sandbox", offered)

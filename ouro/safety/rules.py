@@ -101,8 +101,10 @@ class Rule(msgspec.Struct, frozen=True):
         if self.pattern is None:
             return True
         pattern = " ".join(re.sub(r":\*$", " *", self.pattern).split())
-        start = pattern.removesuffix(" *")
-        regex = _translate_glob(start, ".*") + r"(?: .*)?" * (start != pattern)
+        if pattern.endswith(" *"):
+            regex = _translate_glob(pattern.removesuffix(" *"), ".*") + r"(?: .*)?"
+        else:
+            regex = _translate_glob(pattern, ".*")
         return bool(re.fullmatch(regex, text, re.DOTALL))
 
     def matches_path(self, path: Path, root: Path, *, widely: bool = False) -> bool:

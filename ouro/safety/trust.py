@@ -192,11 +192,7 @@ def with_imports(
             if not target.is_file():
                 if name.endswith(".md"):
                     refused.append(f"{path}: @{name} is not there")
-            elif not (
-                target.resolve().is_relative_to(inside.resolve()) and reserved_area(target.resolve()) is None
-                if is_users
-                else _is_acting(target, inside)
-            ):
+            elif not (_is_users(target, inside) if is_users else _is_acting(target, inside)):
                 refused.append(f"{path}: @{name} is outside of {inside}")
             elif depth >= MAX_IMPORT_DEPTH:
                 refused.append(f"{path}: @{name} is imported more than {MAX_IMPORT_DEPTH} deep")
@@ -262,6 +258,11 @@ def _is_acting(path: Path, root: Path) -> bool:
 @lru_cache(maxsize=8)
 def _resolved(path: Path) -> Path:
     return path.resolve()
+
+
+def _is_users(path: Path, home: Path) -> bool:
+    resolved = path.resolve()
+    return resolved.is_relative_to(home.resolve()) and reserved_area(resolved) is None
 
 
 def _has_hooks(path: Path) -> bool:

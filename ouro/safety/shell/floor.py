@@ -80,13 +80,8 @@ def floor(line: ShellLine, places: Places) -> str:
         if reason := _check_opened(path, is_written, opener, places):
             return reason
     fetches = any(command.program in _FETCHERS for command in line.commands)
-    for command in line.commands if fetches else ():
-        words = command.arguments
-        has_program = any(not word.text.startswith("-") or word.text in ("-c", "-e") for word in words)
-        is_computed = any(re.search(r"[$<]\(|`", word.text) for word in words)
-        is_run = _INTERPRETERS.fullmatch(command.program) and ((command.piped and not has_program) or is_computed)
-        if line.opaque or is_run:
-            return "it runs what it fetches from the network"
+    if fetches and (line.opaque or any(map(_runs_input, line.commands))):
+        return "it runs what it fetches from the network"
     return ""
 
 
@@ -182,6 +177,16 @@ def reads_all_below(command: Command) -> bool:
         return True
     is_optional = command.program in ("grep", "egrep", "fgrep", "cp", "scp")
     return is_optional and read_options(command.arguments, UNKNOWN).has("r", "R", "a", "recursive", "archive")
+
+
+def _runs_input(command: Command) -> bool:
+    """Whether an interpreter runs its input, or what another command prints."""
+    if not _INTERPRETERS.fullmatch(command.program):
+        return False
+    words = command.arguments
+    has_program = any(not word.text.startswith("-") or word.text in ("-c", "-e") for word in words)
+    is_computed = any(re.search(r"[$<]\(|`", word.text) for word in words)
+    return is_computed or (command.piped and not has_program)
 
 
 _NAMED = re.compile(r"\.ouro/+memory\b")
