@@ -293,10 +293,9 @@ def _type_of(path: str) -> Any:
 
 
 def _build(section: Any, given: Mapping[str, Given], prefix: str) -> Any:
-    paths = {name: prefix + name for name in vars(section)}
-    return type(section)(
-        **{
-            name: given[path].value if path in given else _build(getattr(section, name), given, f"{path}.")
-            for name, path in paths.items()
-        }
-    )
+    """A section as `section`, with the values of `given`."""
+    values = {}
+    for name, inner in vars(section).items():
+        path = prefix + name
+        values[name] = given[path].value if path in given else _build(inner, given, f"{path}.")
+    return type(section)(**values)

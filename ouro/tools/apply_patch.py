@@ -74,7 +74,9 @@ def parse_patch(text: str) -> list[FilePatch]:
         elif files[-1].kind == "Update":
             _read_update(files[-1], number, line)
         # A blank line belongs to the added file if more lines of it follow.
-        elif files[-1].kind == "Add" and (line if line.strip() else lines[number + 1]).startswith("+"):
+        elif files[-1].kind == "Add" and (
+            line.startswith("+") or (not line.strip() and lines[number + 1].startswith("+"))
+        ):
             files[-1].content.append(line[1:])
         elif line.strip():
             is_added = files[-1].kind == "Add"

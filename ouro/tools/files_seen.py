@@ -289,15 +289,17 @@ def display_of(changes: Sequence[FileChange]) -> Display:
     """The changes of a call, with a summary: `+3 −1`, `new file, 12 lines`, `3 files, +10 −2`."""
     added = removed = 0
     for change in changes:
-        for start, end, new_start, new_end in line_changes(
-            (change.before or "").splitlines(), (change.after or "").splitlines()
-        ):
-            added, removed = added + new_end - new_start, removed + end - start
-    summary = f"{f'{len(changes)} files, ' * (len(changes) > 1)}+{added} −{removed}"
-    if len(changes) == 1 and changes[0].before is None:
-        summary = f"new file, {added} line{'s' * (added != 1)}"
-    elif len(changes) == 1 and changes[0].after is None:
-        summary = f"deleted, {removed} line{'s' * (removed != 1)}"
+        old, new = (change.before or "").splitlines(), (change.after or "").splitlines()
+        for start, end, new_start, new_end in line_changes(old, new):
+            added += new_end - new_start
+            removed += end - start
+    summary = f"+{added} −{removed}"
+    if len(changes) > 1:
+        summary = f"{len(changes)} files, {summary}"
+    elif changes and changes[0].before is None:
+        summary = f"new file, {added} line" if added == 1 else f"new file, {added} lines"
+    elif changes and changes[0].after is None:
+        summary = f"deleted, {removed} line" if removed == 1 else f"deleted, {removed} lines"
     return Display(summary, Diff(tuple(changes)))
 
 

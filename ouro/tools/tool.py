@@ -159,9 +159,12 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     kinds = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:  # None is the default: the argument is left out
         node = {**kinds[0], **{key: value for key, value in node.items() if key != "anyOf"}}
-    limits = ("minLength", "minimum", "minItems")  # the bounds are still checked in calls
-    return {
-        key: _inline(value, definitions)
-        for key, value in node.items()
-        if not ((key == "default" and not value) or (key in limits and value in (0, 1)))
-    }
+    return {key: _inline(value, definitions) for key, value in node.items() if not _is_obvious(key, value)}
+
+
+def _is_obvious(key: str, value: Any) -> bool:
+    """Whether a model does not need a key of the schema: an empty default, or a bound of 0 or 1.
+
+    The bounds are still checked in calls.
+    """
+    return (key == "default" and not value) or (key in ("minLength", "minimum", "minItems") and value in (0, 1))

@@ -191,8 +191,9 @@ def _stat(folder: int, name: str) -> os.stat_result | None:
 
 
 def _demand_unchanged(found: os.stat_result | None, expected: os.stat_result | None) -> None:
-    one, other = (
-        status and (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) for status in (found, expected)
-    )
-    if one != other:
+    if _identity(found) != _identity(expected):
         raise ChangedMeanwhileError
+
+
+def _identity(status: os.stat_result | None) -> tuple[int, ...]:
+    return () if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
