@@ -394,7 +394,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     def _entry(self, number: int) -> MessageRecord:
         entry = next((entry for entry in self.memory.transcript.entries if entry.number == number), None)
         if entry is None or not _is_typed(entry):
-            raise UsageError(f"Message {number} is not one of your messages: no rewind to it.", commands=["rewind"])
+            raise UsageError(
+                f"You cannot rewind to message {number}: it is not one of your messages.", commands=["rewind"]
+            )
         return entry
 
     async def _before(self, entry: MessageRecord) -> int:

@@ -100,6 +100,6 @@ async def test_broken_checks_file_is_a_notice_and_the_session_works(repository, 
     (home / ".ouro").mkdir(exist_ok=True)
     (home / ".ouro" / "checks.json").write_text("{")
     session, _ = await opened(repository, "Ok.")
-    assert any("checks.json cannot be read, so no check holds" in notice for notice in session.notices)
+    assert any("checks.json cannot be read, so no check is in use" in notice for notice in session.notices)
     await play(session)
     await session.close()

@@ -62,7 +62,7 @@ def test_log_diff_and_blame_show_the_source_of_each_line(store):
 def test_evidence_and_why_show_the_user_message(store):
     assert "You: Use tox." in ouro("evidence", NOTE.id)
     store.save_and_commit({"preferences.md": "- By hand\n"}, "Write by hand", {"Ouro-Origin": "person"})
-    assert "No turn taught it" in ouro("evidence", "preferences", code=2)
+    assert "It did not come from a turn" in ouro("evidence", "preferences", code=2)
     for asked in (("evidence", NOTE.id), ("blame", "facts", "--open", "2"), ("why", "--session", "s-old")):
         assert ouro(*asked).endswith("Open the session:\n  ouro --resume s-old\n")
     assert "loaded  7 tokens  Use <tox> & co.  mem_00000001: words: tox" in ouro("why", "--session", "s-old")

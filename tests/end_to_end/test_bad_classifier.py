@@ -40,7 +40,7 @@ def shows_no_classifier(screen):
     return not any(map(screen.shows, ("Remembered", "lassifier", "teapot", "Error")))
 
 
-def test_bad_classifier_delays_nothing_and_capture_catches_up(ouro, voices, release):
+def test_bad_capture_model_delays_nothing_and_capture_catches_up(ouro, voices, release):
     said = [f"{place}, run the tests with tox and not with pytest" for place in ("first", "second", "third", "fourth")]
     voices.answer = Reply("[]", hold=release, after=0)
     screen = ouro.screen()

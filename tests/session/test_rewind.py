@@ -262,7 +262,7 @@ async def test_rewind_to_a_non_user_message_is_refused(repository, number):
     open_session, _ = make(repository, call("glob", pattern="*"), "One.")
     session = await open_session(OpenRequest())
     await say(session, "a")
-    with pytest.raises(UsageError, match="no message"):
+    with pytest.raises(UsageError, match="not one of your messages"):
         await session.rewind.rewind(number)
     await session.close()
 
