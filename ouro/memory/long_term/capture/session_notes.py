@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
-from ouro.memory.index import Graph, Lookup, Search, SearchFilter, Sources, project_of
+from ouro.memory.index import Graph, Lookup, MemoryFolder, Search, SearchFilter, Sources, project_of
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
-from ouro.memory.long_term.entries import all_notes, core_entries, find_entry
+from ouro.memory.long_term.entries import core_entries, find_entry
+from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -151,8 +152,15 @@ class SessionNotes:
         """The ids of notes to archive because nothing confirmed them, and of notes whose branch is merged."""
         if not any(scope.loaded.notes for scope in self._scopes.values()):
             return [], []
+        try:
+            graph = Graph(self._search().index)
+            folders = [MemoryFolder.of(scope.store) for scope in self._scopes.values()]
+            found = [row for folder in folders for row in graph.notes(folder)]
+        except SearchUnavailable as error:  # all notes are not read as files for this
+            log.warning("notes are checked for age later: %s", error)
+            return [], []
+        notes = [note for path, note in found if Path(path).parent.name != ARCHIVE]
         now, half_life = datetime.now(UTC), self._half_life
-        notes = [file.note for file in all_notes(self._editor(NOWHERE)) if not file.archived]
         old = [note for note in notes if has_decayed(note, now, half_life)]  # reads few files, even with 10,000 notes
         files = filter(None, (self._note(note.id) for note in old))  # the index does not hold the time of confirmation
         decayed = [note.id for note in files if has_decayed(note, now, half_life)]
