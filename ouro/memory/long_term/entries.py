@@ -243,7 +243,8 @@ def _entries_of(editor: MemoryEditor, files: Sequence[NoteFile], anchors: Anchor
             bool(anchors and anchors.changed(note.anchors)),
         )
         badges = [badge for badge, is_so in zip(_BADGES, holds, strict=True) if is_so]
-        badges += [f"on {note.branch}"] if note.branch else []
+        if note.branch:
+            badges.append(f"on {note.branch}")
         found.append(
             MemoryEntry(
                 id=note.id,

@@ -257,7 +257,8 @@ class TurnRecall(msgspec.Struct, eq=False):
                     for item in record.items
                 )
                 receipts.append(NotesRecalled(tuple(items), record.way))
-        receipts += [self._unsaved] if self._unsaved else []
+        if self._unsaved:
+            receipts.append(self._unsaved)
         every = tuple(item for receipt in receipts for item in receipt.items)
         return replace(receipts[0], items=every) if receipts else NotesRecalled((), "local")
 
