@@ -270,7 +270,7 @@ def _mark_text(record: Record, last_title: str) -> str:
         case CompactionRecord(covers=(first, last), summary=summary, dropped=dropped):
             if not summary:
                 return f"Compacted: {len(dropped)} old outputs were no longer sent."
-            return f"Compacted: in place of messages {first} to {last} a summary was sent from here on."
+            return f"Compacted: from here on a summary was sent instead of messages {first} to {last}."
         case DropRecord(items=items, restored=restored):
             return f"{plural(len(items), 'item')} {'restored to' if restored else 'left out of'} the request."
         case RewindRecord(to):

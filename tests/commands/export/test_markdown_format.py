@@ -115,7 +115,7 @@ Done: `b`.
 
 *In the background: title (a/small, 7 + 3 tokens).* 2026-11-21 20:14
 
-*Compacted: in place of messages 1 to 9 a summary was sent from here on.* 2026-11-21 20:14
+*Compacted: from here on a summary was sent instead of messages 1 to 9.* 2026-11-21 20:14
 
 <details>
 <summary>Summary</summary>

@@ -227,7 +227,7 @@ def _merge_line(merge: Merge) -> str:
 
 
 def _part_line(part: CrystallizedPart) -> str:
-    """The result for one part: `0d9f3c52 Mend the import: kept 2, proposed 1`."""
+    """The result for one part: `0d9f3c52 Fix the import: kept 2, proposed 1`."""
     session, captured = part.session, part.captured
     number = f" (part {part.part} of {session.parts})" if session.parts > 1 else ""
     counts = (("kept", captured.written), ("proposed", captured.proposed), ("refused", captured.refused))
