@@ -80,9 +80,8 @@ class Summaries(msgspec.Struct, eq=False):
             if loaded is None:
                 continue
             transcript = Transcript.of(loaded)
-            if not (
-                turns_since(transcript.entries, _summarized(transcript), with_private=True) and _is_long(transcript)
-            ):
+            newer = turns_since(transcript.entries, _summarized(transcript), with_private=True)
+            if not newer or not _is_long(transcript):
                 continue
             record = SummaryRecord(await self._summary_of(transcript), transcript.last_at, transcript.last_number)
             try:
