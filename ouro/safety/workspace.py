@@ -87,7 +87,9 @@ class GuardedMemory(msgspec.Struct, frozen=True):
             return "the host repository keeps this memory"
         git_dir = self.path / ".git"
         if not git_dir.is_dir() or git_dir.is_symlink():
-            named = read_start(git_dir, _MAX_BYTES, os.O_NOFOLLOW).removeprefix("gitdir: ").strip()
+            from ouro.utils.git import named_git_dir  # an earlier version made such files
+
+            named = named_git_dir(git_dir)
             if not named or os.path.realpath(self.path / named) != os.path.realpath(self.state_dir):
                 return f"{git_dir} is not ouro's"
             git_dir = self.state_dir

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import ToolError
-from ouro.safety import Workspace
+from ouro.safety import GIT_CONFIG, GuardedMemory, Workspace
 
 
 @pytest.fixture
@@ -190,3 +190,14 @@ def test_search_excludes_keys_until_granted(home):
     assert workspace.closed_below(home) == [home / ".ssh"]
     workspace.grant(home / ".ssh")
     assert workspace.closed_below(home) == []
+
+
+def test_git_file_of_a_memory_can_name_a_folder_that_is_not_utf_8(tmp_path):
+    folder, state = tmp_path / "memory", tmp_path / os.fsdecode(b"caf\xe9.git")
+    folder.mkdir()
+    state.mkdir()
+    (state / "config").write_text(GIT_CONFIG)
+    (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(state) + b"\n")
+
+    assert GuardedMemory(folder, state).tampered() == ""
+    assert GuardedMemory(folder, tmp_path / "other.git").tampered() == f"{folder / '.git'} is not ouro's"
