@@ -27,7 +27,7 @@ _CONFIG = Action("config", "ouro.installation.config", "Show each setting, its v
                  aliases=("settings",))  # fmt: skip
 _DOCTOR = Action("doctor", "ouro.installation.doctor", "Check the installation", (),
                  ("doctor", "doctor --json | jq '.[] | select(.state != \"good\")'"), "both")  # fmt: skip
-_USAGE = Action("usage", "window.usage", "Show tokens and cost by model: this session, today, this month, all", (),
+_USAGE = Action("usage", "usage.usage", "Show tokens and cost by model: this session, today, this month, all", (),
                 ("usage", "usage --json"), "both", aliases=("cost", "stats"))  # fmt: skip
 
 SESSION_COMMANDS: tuple[Action, ...] = (
@@ -278,12 +278,12 @@ COMMANDS: tuple[Action, ...] = (
            "<text|note|remove N>", between_turns=True, takes_text=True),
     Action("agents", "conversation.agents", "List the kinds of subagents and those of this session, or show one", None,
            ("agents explore-1",), "session", "[id]"),
-    Action("init", "conversation.init", "Study the repository and write AGENTS.md, or improve it", None,
+    Action("init", "repository.init", "Study the repository and write AGENTS.md, or improve it", None,
            ("init how to run the tests",), "prompt", "[what matters]"),
-    Action("review", "conversation.review",
+    Action("review", "repository.review",
            "Have a subagent review the uncommitted changes, a branch or a pull request", None,
            ("review main", "review #12", "review the parser"), "prompt", "[base, #PR or what]"),
-    Action("diff", "conversation.diff", "Show what differs from the last commit, or since your last messages", None,
+    Action("diff", "repository.diff", "Show what differs from the last commit, or since your last messages", None,
            ("diff 1",), "session", "[messages back]"),
     Action("status", "info.status", "Show the model, mode, folder and session"),
     _USAGE,

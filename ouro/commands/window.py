@@ -1,22 +1,17 @@
-"""Commands on what a session uses: its context window (compact, pin, context, btw), its tokens and their cost."""
+"""Commands on the context window: compact, pin, context, btw."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict
-
-from ouro.commands.action import ActionContext, Answer, places_in
+from ouro.commands.action import places_in
 from ouro.commands.front_end import FrontEnd, review_draft
-from ouro.commands.render import Quote, block, escape
+from ouro.commands.render import block, escape
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.memory.sessions.usage import ModelUse, UsagePeriod, sum_periods, today
-from ouro.messages import Usage
 from ouro.session import ContextItem
-from ouro.session.budget import SpendingReport, spending_limits
-from ouro.utils.text import clean, dollars, one_line, plural
+from ouro.utils.text import clean, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.session.context_window import ContextWindow
@@ -24,10 +19,6 @@ if TYPE_CHECKING:
 BAR = 24
 LISTED = 30
 """Maximum length of the lists of messages to pin and of items; other messages can be named by number."""
-_PERIOD_NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
-_BUDGET_PERIODS = {"session": "in this session", "today": "today", "month": "this month"}
-_USAGE_HEADS = ("read", "cached", "written", "calls", "cost")
-_UNKNOWN = "unknown"
 
 
 async def compact(front_end: FrontEnd, argument: str) -> None:
@@ -145,83 +136,3 @@ def _show_report(front_end: FrontEnd) -> None:
     else:
         advice.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
     front_end.show("\n\n".join([head, block("\n".join(lines)), " ".join(advice)]))
-
-
-async def usage(context: ActionContext) -> Answer:
-    if context.session is not None:
-        report = await context.session.budget.report()
-        agents = tuple((await context.session.workbench.subagents.saved()).values())
-    else:
-        sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
-        periods = sum_periods(sessions, await context.store.load_costs(), today())
-        settings = context.folder.settings.limits
-        report = SpendingReport(periods, spending_limits(periods, settings))
-        agents = ()
-    data: dict[str, Any] = {
-        "day": today(),
-        **{
-            period.name: {
-                "models": [{"model": use.model, "calls": use.calls, **asdict(use.usage)} for use in period.models],
-                "total": asdict(period.total),
-                "every_price_is_known": period.is_priced,
-            }
-            for period in report.periods
-        },
-        "budgets": [{**asdict(limit), "left": limit.left} for limit in report.limits],
-    }
-    used_by_agents = sum((day.usage for info in agents for day in info.spent), Usage())
-    if agents:
-        data["subagents"] = {"count": len(agents), **asdict(used_by_agents)}
-    budgets = [
-        f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGET_PERIODS[limit.period]}, "
-        f"{dollars(limit.left)} left ({limit.setting})"
-        for limit in report.limits
-    ]
-    if context.session is not None:
-        data["beside"] = [
-            {"purpose": purpose, "calls": calls, **asdict(used)} for purpose, calls, used in report.side_calls
-        ]
-    shares = [_share(plural(len(agents), "subagent"), used_by_agents)] if agents else []
-    shares += [
-        _share(f"{plural(calls, 'call')} for {purpose}", used)
-        for purpose, calls, used in report.side_calls
-        if purpose != "subagent"
-    ]
-    return Answer(data, [Quote("\n".join([*_usage_tables(report.periods), *shares, *budgets]))])
-
-
-def _share(what: str, used: Usage) -> str:
-    cost = dollars(used.cost, f"cost {_UNKNOWN}")
-    return f"Of this session: {what}, {used.input:,} tokens read, {used.output:,} written, {cost}"
-
-
-def _usage_tables(periods: Sequence[UsagePeriod]) -> list[str]:
-    """A table for each period; an unknown price is marked as unknown, never shown as free."""
-    tables = [[(_PERIOD_NAMES[period.name], *_USAGE_HEADS), *_usage_rows(period)] for period in periods]
-    columns = range(1 + len(_USAGE_HEADS))
-    first, *widths = [max(len(row[column]) for rows in tables for row in rows) for column in columns]
-    lines: list[str] = []
-    for period, rows in zip(periods, tables, strict=True):
-        for name, *numbers in rows if period.models else ():
-            cells = (number.rjust(width) for number, width in zip(numbers, widths, strict=True))
-            lines.append("  ".join([name.ljust(first), *cells]))
-        if not period.models:
-            lines.append(f"{_PERIOD_NAMES[period.name]}: nothing")
-        lines.append("")
-    return lines
-
-
-def _usage_rows(period: UsagePeriod) -> list[tuple[str, ...]]:
-    rows = [_usage_row(use) for use in period.models]
-    if len(rows) > 1:
-        *cells, cost = _usage_row(ModelUse("together", period.total, sum(use.calls for use in period.models)))
-        is_partly_known = not period.is_priced and period.total.cost is not None
-        rows.append((*cells, f"{cost} + {_UNKNOWN}" if is_partly_known else cost))
-    return rows
-
-
-def _usage_row(use: ModelUse) -> tuple[str, ...]:
-    used = use.usage
-    cost = dollars(used.cost, _UNKNOWN)
-    numbers = (f"{number:,}" for number in (used.input, used.cached, used.output, use.calls))
-    return f"  {clean(use.model) or '(no name)'}", *numbers, cost

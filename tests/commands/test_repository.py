@@ -3,13 +3,13 @@ import subprocess
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
 
-from ouro.commands import conversation
+from ouro.commands import repository as commands
 from ouro.commands.slash import dispatch
 
 
 async def test_init_and_review_append_the_user_text_to_their_prompts(repository):
-    init, special = await conversation.init(repository, ""), await conversation.init(repository, "the release steps")
-    review, named = await conversation.review(repository, ""), await conversation.review(repository, "the last commit")
+    init, special = await commands.init(repository, ""), await commands.init(repository, "the release steps")
+    review, named = await commands.review(repository, ""), await commands.review(repository, "the last commit")
     assert "AGENTS.md" in init
     assert special == f"{init}\n\nMind in particular: the release steps"
     assert review.startswith("Have the changes in this working tree")
@@ -18,9 +18,9 @@ async def test_init_and_review_append_the_user_text_to_their_prompts(repository)
 
 
 async def test_init_with_an_existing_file_asks_for_line_edits(repository):
-    new = await conversation.init(repository, "")
+    new = await commands.init(repository, "")
     (repository / "AGENTS.md").write_text("# Mine\nUse tabs.\n")
-    again = await conversation.init(repository, "")
+    again = await commands.init(repository, "")
     assert ("then write `AGENTS.md`" in new, "with `edit`" in new) == (True, False)
     assert "then improve `AGENTS.md`" in again
     assert "The file has 2 lines already." in again
@@ -29,7 +29,7 @@ async def test_init_with_an_existing_file_asks_for_line_edits(repository):
 
 async def test_review_names_the_diff_command_for_a_branch_and_pull_request(repository):
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=repository, check=True)
-    base, pull = await conversation.review(repository, "HEAD"), await conversation.review(repository, "#12")
+    base, pull = await commands.review(repository, "HEAD"), await commands.review(repository, "#12")
     assert "`git diff HEAD...HEAD`" in base
     assert "`gh pr diff 12`" in pull
 

@@ -10,7 +10,7 @@ import pytest
 
 from ouro.agent.environment import Environment
 from ouro.assemble import Options, open_session
-from ouro.commands.conversation import changes
+from ouro.commands.repository import changes
 from ouro.errors import UsageError
 from ouro.llm import ScriptedModel
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace

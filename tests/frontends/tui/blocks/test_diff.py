@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from ouro.commands.conversation import changes
+from ouro.commands.repository import changes
 from ouro.display import Diff, Display, FileChange, Plain
 from ouro.frontends.tui.blocks.diff import file_diffs, find_changed_words
 from ouro.frontends.tui.blocks.lines import text_to_copy
