@@ -248,7 +248,7 @@ def no_delays():
         pass
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ouro.llm.reply.FIRST_WAIT", 0.0)
+        patch.setattr("ouro.llm.model_call.FIRST_WAIT", 0.0)
         patch.setattr("ouro.memory.index.lookup.IDLE_SECONDS", 0.0)
         patch.setattr("ouro.memory.index.lookup.Lookup._fill_in_process", not_now)
         patch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)

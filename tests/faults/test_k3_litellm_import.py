@@ -30,7 +30,7 @@ def test_k3_litellm_import_prints_nothing_and_reads_no_env(tmp_path):
 
 LOADED = """
 import sys
-import ouro.llm.openai, ouro.llm.anthropic, ouro.llm.litellm_model, ouro.llm.reply, ouro.llm.reply
+import ouro.llm.openai, ouro.llm.anthropic, ouro.llm.litellm_model, ouro.llm.model_call, ouro.llm.model_call
 heavy = {"httpx", "litellm", "openai", "yaml", "rich", "textual", "sqlite3", "pydantic", "aiohttp"}
 print(sorted(heavy & sys.modules.keys()))
 """

@@ -85,7 +85,7 @@ async def test_first_retry_includes_the_hint():
 
 
 async def test_waits_grow_with_jitter(monkeypatch):
-    monkeypatch.setattr("ouro.llm.reply.FIRST_WAIT", 1.0)
+    monkeypatch.setattr("ouro.llm.model_call.FIRST_WAIT", 1.0)
     clock = Clock()
     with pytest.raises(ModelUnavailable, match="asked 5 times"):
         await ask(Answers(*[ModelUnavailable("down")] * 9), clock=clock)

@@ -154,7 +154,7 @@ async def test_hanging_classifier_does_not_delay_the_session(repository, setting
 async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     repository, settings, repo_notes, bad, caplog, monkeypatch
 ):
-    monkeypatch.setattr("ouro.llm.reply.ATTEMPTS", 1)
+    monkeypatch.setattr("ouro.llm.model_call.ATTEMPTS", 1)
     two = Two(always=bad)
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "thanks")
