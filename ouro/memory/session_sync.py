@@ -281,8 +281,8 @@ class SessionSync:
             with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
                 header = read_range(descriptor, 0, local.begin)
+            _write_outputs(local.folder, outputs)  # first: once the records are here, outputs are not fetched again
             rewrite_file(local.folder, FILE_NAME, header + body)
-            _write_outputs(local.folder, outputs)
         self._note(other, local.folder, local.parent)
 
     def _fork(self, local: _Local, other: _Theirs, body: bytes) -> None:
@@ -296,7 +296,8 @@ class SessionSync:
         outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
         copy = self._write_new(local.folder.parent, header, body + fork, outputs)
         self._here[header.id] = _read_created(copy, local.parent)
-        self._forks += [] if local.parent else [header.id]
+        if not local.parent:
+            self._forks.append(header.id)
         self._take(local, other)
 
     def _write_new(self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> Path:

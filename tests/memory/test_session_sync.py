@@ -10,6 +10,7 @@ from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.manager import MemoryManager
 from ouro.memory.session_remote import SessionRemote
 from ouro.memory.session_sync import SessionSync
+from ouro.memory.sessions.session_file import rewrite_file
 from ouro.memory.sessions.session_folders import SUBAGENTS
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
@@ -91,6 +92,27 @@ async def test_session_continues_on_both_machines_sending_only_new_records(machi
     for machine in machines:
         nothing = machine.sync()
         assert (nothing.sent, nothing.received, nothing.bytes_sent) == ((), (), 0)
+
+
+async def test_outputs_are_there_after_a_kill_behind_the_records(machines, monkeypatch):
+    one, two = machines
+    session = await one.start("first")
+    one.sync()
+    two.sync()
+    calls = (assistant("Look.", ToolCall("c", "read", {})), tool(ToolReply("c", "read", LONG)))
+    await one.append(session, *calls)
+    one.sync()
+
+    def rewrite_and_die(*arguments):
+        rewrite_file(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as kill:
+        kill.setattr("ouro.memory.session_sync.rewrite_file", rewrite_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            two.sync()
+    two.sync()
+    assert await two.messages(session) == await one.messages(session)
 
 
 async def test_session_continued_on_both_machines_becomes_a_fork(machines):
