@@ -40,7 +40,7 @@ _MAX_SEEN = 1_000_000
 _SETTLED = 2_000_000_000
 """After so many nanoseconds another change of a folder certainly gets a later time."""
 _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
-"""Encoded data in an address: it is longer than a hash, and unlike words of a title it has no hyphens."""
+"""Encoded data in an address: it is longer than a hash, and unlike the words of a title it has no `-` or `_`."""
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
 
 

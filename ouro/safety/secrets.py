@@ -227,7 +227,7 @@ _MIN_TOKEN_LENGTH = 15
 _TOKEN_BYTES = bytes(byte if byte > 127 or chr(byte).isalnum() or chr(byte) in "_-.+=~" else 32 for byte in range(256))
 """A table for `bytes.translate`: characters that cannot be in a token become spaces."""
 _FOLDED = {"\u0130": "i", "\u0131": "i", "\u017f": "s"}
-"""Letters that match i and s if case is ignored, but that `str.lower` does not convert in the same length."""
+"""Letters that match i and s if case is ignored. `str.lower` keeps them, or makes two characters of one."""
 
 RULES_VERSION = "1.5.0"
 """The version of kingfisher-secret-scanner for which the shapes below were made; a test finds missing ones."""

@@ -1,4 +1,4 @@
-"""FilesSeen: the files that the model has read, the only ones it may change; finds, locks and writes text files."""
+"""FilesSeen: the files that the model has read, and whether they changed since; finds, locks and writes text files."""
 
 from __future__ import annotations
 

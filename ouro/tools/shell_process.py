@@ -263,7 +263,7 @@ async def start_shell(
     """
     reading, writing = os.pipe()
     if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # the user's limit of processes is reached
+        with contextlib.suppress(OSError):  # the user's limit of memory for pipes is reached
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIECE)
     try:
         process = await asyncio.create_subprocess_exec(
