@@ -1,1 +1,1 @@
-"""The tools of the agent, one per module."""
+"""The tools of the agent."""
