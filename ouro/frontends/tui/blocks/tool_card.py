@@ -67,16 +67,16 @@ def preview_size(body: Body, failed: bool) -> int:
 
 
 def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
-    """The last lines of a command's output, and the number of rows before them."""
+    """The last lines of a command's output, and the number of rows that are before them, or begin there."""
     rows = clean_output(text).rstrip("\n").split("\n")
     shown: list[StyledLine] = []
     taken = 0
     for row in reversed(rows):
         lines = fold([(row, style)], width)
-        if taken and len(shown) + len(lines) > most:
+        if shown and len(shown) + len(lines) > most:
             break
         shown = [*lines[-most:], *shown]
-        taken += 1
+        taken += len(lines) <= most
     return shown, len(rows) - taken
 
 

@@ -27,3 +27,9 @@ def test_a_long_output_keeps_its_command_and_its_exit_code():
     assert (texts[0], texts[-1]) == ("$ make", "exit code 3")
     assert texts[1].endswith("lines before")
     assert texts[-2] == str(2 * MAX_LINES - 1)
+
+
+def test_the_cut_start_of_a_single_long_row_is_marked():
+    texts = [line.text for line in body_lines(CommandOutput("make", "x" * 60 * 2 * MAX_LINES, 0), 60, PALETTE)]
+    assert texts[1].endswith("1 line before")
+    assert len(texts) <= MAX_LINES + 2
