@@ -31,7 +31,6 @@ _KEY_SHAPES = late_pattern(
     r"|\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|AIza|AKIA|ghp|glpat|key|api|tok|csk|fw|tgp)[-_]?[A-Za-z0-9*_\-.]{12,}"
     r"|\b(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-]{32,}"
 )
-_OVERLOADED = {"overloaded_error", "overloaded", "server_error", "internal_server_error", "api_error", "timeout_error"}
 
 
 def redact(text: str, *keys: str) -> str:
@@ -71,6 +70,7 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
 
 
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
+    """The error inside of a stream that began with status 200."""
     words, code = _parse_error(json.dumps({"error": error}))
     message = (
         f"{endpoint.address or 'The provider'} broke the answer off: {_shorten(words, endpoint) or 'no reason given.'}"
@@ -79,7 +79,7 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
         return ContextTooLong(message)
     if code in ("429", "rate_limit_error", "rate_limit_exceeded"):
         return RateLimited(message)
-    if code in ("invalid_request_error", "400", "422") and code not in _OVERLOADED:
+    if code in ("invalid_request_error", "400", "422"):
         return RequestRefused(message)
     return ModelUnavailable(message)
 

@@ -23,10 +23,10 @@ _OWN = late_pattern(
     r"|\bi(?=['’]m\b|\s+(?:am|always|do|don['’]?t|dislike|hate|like|live|love|need|never|prefer|use|want|work)\b)"
 )
 """A statement about the user. A lower-case `i` counts only before such a verb, unlike in `for i in rows`."""
-_HERE = late_pattern(
+_OURS = late_pattern(
     r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b", re.IGNORECASE
 )
-_PROJECT = late_pattern(
+_HERE = late_pattern(
     r"\b(?:here|this (?:project|repo|(?:mono)?repository|monorepo|code ?base|service|app|package|crate|library|pipeline"
     r"|program|site|game))\b",
     re.IGNORECASE,
@@ -82,10 +82,10 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, which
        the note is anchored to, unless it is about the user (`I`, `my`) or the whole project (`in this crate`).
     3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it is what the
-       user wants, else in facts.md, also if it says how something is done in the project.
+       user wants, else in facts.md. A rule of the project (`use tabs here`) is a fact.
     If no scope is given, the text decides: `repo` if it says `this project`; else `user` if it says `I` or `my`, or is
     about how the user is answered; else `repo`, except for an order that names neither code nor `we`: it becomes
-    `user`, with `is_sure` false. Without a repository, the scope is always `user`.
+    `user`, with `is_sure` false. Without a repository, it is `user` unless a scope was given.
     """
     is_scope_given = scope is not None or bool(NAMED.match(text))
     if scope is None and (named := NAMED.match(text)):
@@ -96,11 +96,11 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     is_long = len(text) > MAX_LINE or "\n" in text
     is_own = bool(_OWN.search(text))
     anchored = next((entity for entity in entities if entity.startswith("file:")), "")
-    is_order, is_here = bool(_ORDER.match(text)), bool(_PROJECT.search(text))
+    is_order, is_here = bool(_ORDER.match(text)), bool(_HERE.search(text))
     is_note = is_long or bool(anchored and not is_own and not is_here)
     is_answer = _ANSWERS.match(text) or (is_order and _ANSWER.search(text))
     is_about_user = not is_here and bool(is_own or is_answer)
-    is_about_repo = not is_about_user and bool(is_here or not is_order or entities or _HERE.search(text))
+    is_about_repo = not is_about_user and bool(is_here or not is_order or entities or _OURS.search(text))
     category = "decisions" if _DECIDED.search(text) else "facts"
     is_users = is_own or scope == "user" or not is_about_repo
     if category == "facts" and is_users and (is_order or _WANTED.search(text)):

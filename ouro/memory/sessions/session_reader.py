@@ -70,7 +70,7 @@ MAX_SHOWN = 128 << 10
 MAX_BRANCH_BYTES = 4 << 20
 """Bytes of messages on branches that are loaded too."""
 MIN_SHOWN = 40
-"""Maximum messages that a screen shows at first."""
+"""Messages that a screen shows at first; reading ends before that number only after MAX_SHOWN bytes."""
 _FORMAT = late_pattern(rb"\bformat: *[\"']?([^\s,}\"']+)")
 _MAX_NOTICES = 3
 

@@ -90,7 +90,7 @@ def read_operations(answer: str, limits: OperationLimits) -> tuple[tuple[Operati
     refused: list[RefusedOperation] = []
     for fields in _objects(answer):
         verb = _verb(fields)
-        if verb in ("", "nothing", "none", "noop", "skip"):
+        if verb in ("no", "nothing", "none", "noop", "skip"):
             continue
         try:
             done[_operation(verb, fields, limits)] = None
@@ -136,7 +136,7 @@ def _lower_keys(fields: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _verb(fields: Mapping[str, Any]) -> str:
     name = _first_text(fields, "op", "operation", "action", "verb")
-    word = name.strip().casefold().replace("-", "_").removesuffix("s").partition("_")[0]
+    word = name.strip().casefold().replace("-", "_").partition("_")[0].removesuffix("s")
     return _SYNONYMS.get(word, word)
 
 

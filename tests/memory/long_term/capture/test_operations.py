@@ -39,6 +39,8 @@ def reasons(answer, limits=GROUND):
         json.dumps([ADD])[:-1] + ', {"op": "add", "text": "cut in the mid',
         '{"operations": [' + json.dumps(ADD) + ', {"op": "add", "te',
         json.dumps(ADD) + "\n" + json.dumps({"op": "nothing"}),
+        json.dumps(ADD) + "\n" + json.dumps({"op": "no-op"}),
+        json.dumps({**ADD, "op": "adds_note"}),
         json.dumps({**ADD, "op": "ADD_NOTE"}),
         json.dumps({key.title(): value.upper() if key == "op" else value for key, value in ADD.items()}),
         json.dumps({"Operations": [{key.upper(): value for key, value in ADD.items()}]}),
