@@ -65,7 +65,7 @@ class _EntryReader:
         self._boundary: Mapping[str, Any] = {}
 
     def take(self, entry: dict[str, Any]) -> None:
-        kind, builder = entry.get("type"), self.builder
+        kind, builder = short_text(entry.get("type")), self.builder
         # The user's own title wins over a model's title, and a later one over an earlier one.
         self._given_title = short_text(entry.get("customTitle")) or self._given_title
         self._found_title = short_text(entry.get("aiTitle")) or self._found_title
@@ -122,12 +122,11 @@ class _EntryReader:
         if results:
             number = self.builder.add(Message("tool", tuple(map(self._reply, results))), at)
         if any(isinstance(part, Text | Image) for part in parts):
-            parent = entry.get("parentUuid")
+            parent = entry.get("parentUuid", "")
             # A parent that is damaged or in another file: the session continues from the last message.
-            if not results and "parentUuid" in entry and (parent is None or parent in self._places):
-                to = 0 if parent is None else self._places[parent]
-                if any(prompt > to for prompt in self.builder.prompts):
-                    self.builder.rewind(to, at)
+            to = 0 if parent is None else self._places.get(str(parent))
+            if not results and to is not None and any(prompt > to for prompt in self.builder.prompts):
+                self.builder.rewind(to, at)
             number = self.builder.add_prompt(parts, at)
         elif parts:
             number = self.builder.add(Message("user", tuple(parts)), at)

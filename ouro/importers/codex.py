@@ -70,7 +70,7 @@ def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
     """The response item or message of a line, or empty."""
     if line.get("type") == "response_item":
         return dictionary(line.get("payload"))
-    return line if "payload" not in line and line.get("type") in _ITEMS | _WITHOUT_WORDS else {}
+    return line if "payload" not in line and short_text(line.get("type")) in _ITEMS | _WITHOUT_WORDS else {}
 
 
 class _LineReader:
@@ -127,7 +127,7 @@ class _LineReader:
             self._provider = short_text(payload.get("model_provider"), 60)
 
     def _take_item(self, item: Mapping[str, Any]) -> None:
-        match item.get("type"):
+        match short_text(item.get("type")):
             case "message":
                 parts = texts_and_images(item.get("content"))
                 if item.get("role") == "assistant":

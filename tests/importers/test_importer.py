@@ -220,6 +220,8 @@ HOSTILE = [
     b'{"type":"event_msg","payload":{"type":"token_count","info":{"last_token_usage":{"input_tokens":1e99}}}}\n',
     b'{"type":"session_meta","payload":{"id":{},"cwd":7,"git":7,"timestamp":[]}}\n',
     b'[1]\n7\n"x"\nnull\ntrue\n{}\n',
+    b'{"type":[]}\n{"type":"response_item","payload":{"type":[]}}\n',
+    b'{"type":"user","parentUuid":[],"message":{"role":"user","content":"an odd parent"}}\n',
     b'{"type":"response_item","payload":{"type":"message","role":"user","content":"the end"}}\n',
     b'{"type":"user","sessionId":"../../../etc/passwd","message":{"role":"user","content":"the end"}}\n',
     b'{"type":"user","message":{"role":"user","content":"cut off in the mid',
