@@ -113,7 +113,7 @@ def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[Styl
     room = max(1, MAX_LINES - len(head) - 2)  # for the lines before and after the output
     lines, before = last_lines(body.output, room, width, palette.text) if body.output else ([], 0)
     if before:
-        yield StyledLine([Segment(crop(f"… {before} lines before", width), palette.muted)])
+        yield StyledLine([Segment(crop(f"… {plural(before, 'line')} before", width), palette.muted)])
     yield from lines
     if body.exit_code:
         yield StyledLine([Segment(crop(f"exit code {body.exit_code}", width), palette.error)])
