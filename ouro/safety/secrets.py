@@ -72,8 +72,10 @@ class SecretScanner:
         self._start()
         if self._building is not None:
             self._building.join(max(0.0, until - time.monotonic()))
+        if self._scanner is None:
+            return []
         spans: list[tuple[int, int, str]] = []
-        for finding in self._scanner.scan(data) if self._scanner is not None else ():
+        for finding in self._scanner.scan(data):
             if finding.visible:
                 found = finding.to_dict()
                 rule = re.sub(r"[^a-z0-9]+", "-", str(found["rule_id"]).rpartition(".")[2].lower())

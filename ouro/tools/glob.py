@@ -17,6 +17,7 @@ from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files, walk
+from ouro.utils.text import plural
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _PLAIN = re.compile(r"(?:[\w.+*-]|\{[\w.+*-]+(?:,[\w.+*-]+)*\})+", re.ASCII)
@@ -136,7 +137,8 @@ class Glob(Tool[GlobArgs]):
         ]
         if not dated:
             more = "" if args.ignored else " Files that .gitignore excludes were not searched."
-            more += " To search another folder, name it in path." * args.pattern.startswith(("/", "~", ".."))
+            if args.pattern.startswith(("/", "~", "..")):
+                more += " To search another folder, name it in path."
             return ToolResult(
                 f"No file has a name that matches {args.pattern}.{more} To search for text in files, use grep.",
                 Display("no files"),
@@ -145,7 +147,7 @@ class Glob(Tool[GlobArgs]):
         text = "\n".join(self._workspace.shown(folder / name) for _, name in newest)
         if len(dated) > _MAX_SHOWN:
             text += f"\n[{_MAX_SHOWN} of {len(dated)}, the newest. Narrow the pattern or the path to see others.]"
-        return ToolResult(text, Display(f"{len(dated)} file{'s' * (len(dated) != 1)}", Plain(text)))
+        return ToolResult(text, Display(plural(len(dated), "file"), Plain(text)))
 
 
 def _changed(path: Path) -> float:

@@ -183,8 +183,10 @@ def _at_its_depth(lines: Lines, old: str, new: str) -> Match | None:
 def _places(lines: Lines, wanted: list[str], normal: Callable[[str], str]) -> list[tuple[int, Reindent]]:
     """The lines where `wanted` begins if normalized lines are compared, each with its re-indentation."""
     places: list[tuple[int, Reindent]] = []
+    if not any(map(normal, wanted)):
+        return places
     free = 0
-    for first in find_lines(lines.lines, wanted, normal) if any(map(normal, wanted)) else ():
+    for first in find_lines(lines.lines, wanted, normal):
         if first >= free and (indent := reindent_between(wanted, lines.lines[first : first + len(wanted)])):
             places.append((first, indent))
             free = first + len(wanted)

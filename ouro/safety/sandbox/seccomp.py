@@ -59,6 +59,7 @@ def _program(internet: bool, connects: bool, machine: str) -> bytes:
     if not connects:
         denied.append(_CONNECT[column])
     program = [
+        # Calls of another architecture have other numbers.
         *_load(_ARCHITECTURE), _line(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0), _ret(_KILL),
         *_load(_NUMBER), *_when(_JUMP_AT_LEAST, _X32, _ERROR | _ENOSYS),
         *(line for number in denied for line in _when(_JUMP_EQUAL, number, _ERROR | _EPERM)),

@@ -91,9 +91,11 @@ class Bubblewrap(Sandbox):
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
         command = [str(self._program), *_ALWAYS]
-        command += () if policy.network else ("--unshare-net",)
+        if not policy.network:
+            command.append("--unshare-net")
         for name in _EMPTY_INSIDE[1:]:
-            command += ("--tmpfs", name) if Path(name).is_dir() and not Path(name).is_symlink() else ()
+            if Path(name).is_dir() and not Path(name).is_symlink():
+                command += ("--tmpfs", name)
         command += ("--bind", str(policy.temp), "/tmp") if policy.temp else ("--tmpfs", "/tmp")  # noqa: S108
         if policy.network:
             command += _bound("--ro-bind", (Path(os.path.realpath("/etc/resolv.conf")),))
@@ -131,7 +133,9 @@ class Landlock(Sandbox):
         self._filter_dir = filter_dir
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
-        writable = [*map(str, policy.writable), *([str(policy.temp)] if policy.temp else [])]
+        writable = list(map(str, policy.writable))
+        if policy.temp:
+            writable.append(str(policy.temp))
         plan = {
             "writable": writable,
             "hidden": list(map(str, policy.hidden)),
@@ -167,7 +171,9 @@ class Seatbelt(Sandbox):
     )
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
-        writable = (*policy.writable, *((policy.temp,) if policy.temp else ()))
+        writable = list(policy.writable)
+        if policy.temp:
+            writable.append(policy.temp)
         rules = [_PROFILE]
         parameters: dict[str, Path] = {}
 

@@ -302,8 +302,10 @@ class _Lexer:
 
     def _end_loop(self) -> None:
         """Called at `done`: read the body again for the next value."""
-        loop, found = self._loops.pop() if self._loops else _Loop(), self._found
-        size, found.rounds = len(found.commands), found.rounds + 1
+        loop = self._loops.pop() if self._loops else _Loop()
+        found = self._found
+        size = len(found.commands)
+        found.rounds += 1
         if loop.variables and loop.values and 2 * size - loop.first <= _MAX_UNROLLED and found.rounds <= _MAX_UNROLLED:
             found.values[loop.variables[0]] = loop.values.pop(0)
             self._at, loop.first = loop.start, size

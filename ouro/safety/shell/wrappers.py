@@ -106,13 +106,16 @@ def _shell(command: Command) -> Inner:
 def _find(words: Sequence[Word]) -> Inner | None:
     found: list[Command] = []
     starts = find_starts(words)
-    folders = (tuple(word.text for word in starts) or (".",)) if all(word.exact for word in starts) else ()
+    folders: tuple[str, ...] = ()
+    if all(word.exact for word in starts):
+        folders = tuple(word.text for word in starts) or (".",)
     runs = find_runs(words)
     texts = [word.text for word in words]
     tests = texts[: runs[0][0] - 1] if runs else []  # before the first command
     is_regular = ("-type", "f") in itertools.pairwise(tests) and _ALTERNATIVES.isdisjoint(texts)
     for begin, end in runs:
-        found += [Command(_with_names(words[begin:end], folders, is_regular), piped=True)] if end > begin else []
+        if end > begin:
+            found.append(Command(_with_names(words[begin:end], folders, is_regular), piped=True))
     return Inner(tuple(found)) if found else None
 
 
