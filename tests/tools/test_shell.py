@@ -8,6 +8,7 @@ from fakes.shells import ShellBench, living, until
 from ouro.display import CommandOutput
 from ouro.errors import ToolError
 from ouro.tools.shell import Shell, ShellArgs
+from ouro.tools.shell_process import is_any_running
 from ouro.tools.tool import parse_arguments
 
 
@@ -54,6 +55,15 @@ async def test_progress_is_reported_while_the_command_runs(bench):
     (bench.root / "go").touch()
     assert "last" in (await task).text
     assert "".join(bench.reported) == "first\nlast\n"
+
+
+async def test_command_whose_report_fails_does_not_count_as_running(bench):
+    def fail(_text: str) -> None:
+        raise RuntimeError("the front end is gone")
+
+    with pytest.raises(RuntimeError):
+        await bench.shell.run_line("echo hello", fail)
+    assert not is_any_running()
 
 
 async def test_terminal_control_and_progress_bars_do_not_reach_the_model(bench):
