@@ -29,8 +29,10 @@ class TranscriptBlock(ABC):
     """Whether a blank line precedes it; set by the transcript."""
     has_changed = True
     """Whether it has changed since the last frame."""
+    changed_blocks: list[TranscriptBlock] | None = None
+    """The list of changed blocks that it adds itself to; set by the transcript, like the next three."""
     place = 0
-    """Its position among all blocks; set by the transcript, like the next two."""
+    """Its position among all blocks."""
     height = 0
     is_measured = False
     """Whether the height is known, not estimated."""
@@ -55,6 +57,8 @@ class TranscriptBlock(ABC):
     def invalidate(self) -> None:
         """Draw again when it is next shown."""
         self._is_drawn = False
+        if not self.has_changed and self.changed_blocks is not None:
+            self.changed_blocks.append(self)
         self.has_changed = True
 
     def forget(self) -> None:
@@ -88,6 +92,8 @@ class BlockList:
 
     def __init__(self, palette: Palette) -> None:
         self.blocks: list[TranscriptBlock] = []
+        self._changed: list[TranscriptBlock] = []
+        """The blocks that have changed since the last frame: to look for them would cost more with each block."""
         self._tops = [0]
         self._drawn: OrderedDict[TranscriptBlock, None] = OrderedDict()
         self._palette = palette
@@ -120,7 +126,10 @@ class BlockList:
         last = self.blocks[-1] if self.blocks else None
         block.gap = last is not None and not (last.is_compact and block.is_compact)
         block.place = len(self.blocks)
+        block.changed_blocks = self._changed
         self.blocks.append(block)
+        if block.has_changed:
+            self._changed.append(block)
         self._estimate(block)
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
@@ -133,13 +142,15 @@ class BlockList:
             for block in remaining:
                 block.invalidate()
         for block in removed:
+            block.changed_blocks = None
             self._drawn.pop(block, None)
         self._rebuild(remaining)
 
     def draw_changed(self) -> int | None:
         """Draw the changed blocks that were drawn before; returns the number of the first changed line."""
-        changed = [self._update(block) for block in self.blocks if block.has_changed]
-        return changed[0] if changed else None
+        changed = [self._update(block) for block in self._changed]
+        self._changed.clear()
+        return min(changed, default=None)
 
     def _update(self, block: TranscriptBlock) -> int:
         block.has_changed = False
@@ -206,6 +217,7 @@ class BlockList:
 
     def _rebuild(self, blocks: Sequence[TranscriptBlock]) -> None:
         self.blocks, self._tops = [], [0]
+        self._changed.clear()
         for block in blocks:
             self.add(block)
 

@@ -159,6 +159,25 @@ def test_the_places_of_blocks_agree_with_a_plain_sum(sizes, data):
     assert blocks.block_at(sum(heights)) is None
 
 
+def test_a_frame_draws_only_what_has_changed_since_the_last_one():
+    blocks = BlockList(Palette({}))
+    first, second, third = (Rows(2, 2) for _ in range(3))
+    for block in (first, second, third):
+        blocks.add(block)
+    assert blocks.draw_changed() == 0
+    assert blocks.draw_changed() is None
+    blocks.settle_end(6)
+    for block in (third, second, second):
+        block.invalidate()
+    assert blocks._changed == [third, second]  # each once, and without looking at `first`
+    assert blocks.draw_changed() == blocks.top(second)
+    blocks.remove([third])
+    for block in (second, third):
+        block.invalidate()
+    assert blocks._changed == [second]
+    assert blocks.draw_changed() == blocks.top(second)
+
+
 def test_first_and_last_hints_stay_and_others_fill_the_width():
     hints = ["Enter", "Ctrl+O preview", "Ctrl+A all", "Esc closes"]
     assert join_fitting(hints, 80, 1) == "Enter · Ctrl+O preview · Ctrl+A all · Esc closes"
