@@ -131,7 +131,8 @@ class LineEditor:
         if key == "\x03" and self.text and self.follows:
             self.text = ""
         elif key == "\x03":
-            self.leaves = self.leaves or now - self.cleared_at < SECOND_CTRL_C
+            if now - self.cleared_at < SECOND_CTRL_C:
+                self.leaves = True
             self.cleared_at = now
         elif not self.follows:
             pass
@@ -346,8 +347,9 @@ class _Picture:
             asks = time.monotonic() - editor.cleared_at < SECOND_CTRL_C
             rows[height - 1] = self._status(AGAIN_QUITS if asks else OPENING)
         if width >= 8 and prompt >= 0:
-            top = (2 if height >= ROOMY_FROM_HEIGHT else height >= HEADER_FROM_HEIGHT) + 1
-            rows |= zip(range(top, prompt - 1), map(self._message, editor.entered), strict=False)
+            header = 2 if height >= ROOMY_FROM_HEIGHT else 1 if height >= HEADER_FROM_HEIGHT else 0
+            for row, message in zip(range(header + 1, prompt - 1), editor.entered, strict=False):
+                rows[row] = self._message(message)
             rows[prompt] = self._prompt(editor.text)
             if self._boxed:
                 edge = self._of("border")

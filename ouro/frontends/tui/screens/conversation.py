@@ -239,7 +239,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.questions.panel.on_resize()
 
     def on_screen_resume(self) -> None:
-        self.app.clear_notifications()  # these keys belonged to the closed sheet
+        self.app.clear_notifications()  # they belonged to the closed sheet
 
     def on_mount(self) -> None:
         self.set_interval(JOBS_INTERVAL, self._watch_jobs)

@@ -63,15 +63,17 @@ class SessionList(RowList[SessionMatch]):
     def heading(self) -> str:
         columns, room, has_project = self._layout()
         figures = "".join(f"{name:>{width}}" for name, width in columns)
-        return set_cell_size("  title", room + 2) + figures + "  project" * has_project
+        project = "  project" if has_project else ""
+        return set_cell_size("  title", room + 2) + figures + project
 
     def _layout(self) -> tuple[list[tuple[str, int]], int, bool]:
         """The names and widths of the columns, the width of the title, and whether the project is shown."""
         width = self.scrollable_content_region.width
-        figures = () if width < _TIGHT_FROM else _TIGHT_FIGURES if width < _FULL_FROM else _FIGURES
-        columns = [("age", _AGE), *figures]
+        columns = [("age", _AGE)]
+        if width >= _TIGHT_FROM:
+            columns += _FIGURES if width >= _FULL_FROM else _TIGHT_FIGURES
         has_project = self.with_project and width >= _PROJECT_FROM
-        taken = sum(width for _name, width in columns) + _PROJECT * has_project
+        taken = sum(width for _name, width in columns) + (_PROJECT if has_project else 0)
         return columns, max(0, width - taken - 2), has_project
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _layout)
@@ -121,7 +123,7 @@ class SessionPicker(Browser):
         self._session_catalog: SessionCatalog
         self._matches: SessionMatches
         self._is_loaded = False
-        """The list is read: there are matches."""
+        """Whether the list was read, so that there are matches."""
         self._to_delete: SessionInfo | None = None
         """The session of the open question."""
         self._asked_in_search = False

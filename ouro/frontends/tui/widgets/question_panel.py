@@ -170,7 +170,7 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def _show_hint(self, hint: str, is_low: bool) -> None:
         """Show the keys that scroll: below the choices, or on low terminals beside the title."""
-        for keys in self.query(".question--keys").results(Static):  # None if it was just answered
+        for keys in self.query(".question--keys").results(Static):  # there are none if it was just answered
             hints = [f"{self._page_keys}: {hint}"] if hint else []
             shown = "Enter sends · Esc back" if self.field.has_focus else self._keys
             keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
