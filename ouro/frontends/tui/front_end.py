@@ -73,9 +73,8 @@ class ScreenFrontEnd:
         themes, before = (*THEMES, "auto"), self._app.theme
         if not name:
             choices = [Choice(theme, theme) for theme in themes]
-            name = (
-                await show_sheet(self._app, Picker("Which colours?", choices, before, preview=self._show_theme)) or ""
-            )
+            picker = Picker("Which colours?", choices, before, preview=self._show_theme)
+            name = await show_sheet(self._app, picker) or ""
             if not name:
                 self._show_theme(before)
                 return
@@ -211,6 +210,7 @@ class ScreenFrontEnd:
             return OpenRequest()
         sheet = SessionPicker(self._open_catalog, self.keymap, only=ids, rename=self._rename_open, esc="new session")
         picked = await show_sheet(self._app, sheet)
+        self._conversation.prompt.focus()  # no key is lost while the session is being opened
         return None if sheet.wants_to_leave else picked or OpenRequest()
 
     async def set_up_model(self) -> str:

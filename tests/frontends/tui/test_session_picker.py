@@ -1,5 +1,6 @@
 """The screen that selects a session: at the start, from /resume, and if a name matches several."""
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -157,6 +158,24 @@ async def test_esc_opens_a_new_session_and_ctrl_c_quits(session_catalog):
         await pilot.press("ctrl+c")
         await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit)
         assert requests.asked == []
+
+
+async def test_text_typed_while_the_session_opens_stays_in_the_prompt(session_catalog):
+    gate, asked = asyncio.Event(), []
+
+    async def open_session(request):
+        asked.append(request)
+        await gate.wait()
+        return FakeSession()
+
+    async with app_on(session_catalog, open_session).run_test() as pilot:
+        await wait_for_picker(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: asked != [])
+        await pilot.press(*"hi")
+        gate.set()
+        await opened(pilot)
+        assert pilot.app.conversation.prompt.text == "hi"
 
 
 async def test_a_session_is_renamed_and_stays_marked(session_catalog):
