@@ -233,7 +233,8 @@ class KeyActions:
             self._conversation.reader.open()
 
     def _mark_card(self, by: int) -> None:
-        if not self._conversation.transcript.mark_card(by) and by < 0:
+        is_marked = self._conversation.transcript.mark_card(by)
+        if not is_marked and by < 0:
             raise UsageError(_NO_CARDS)
 
     def card(self) -> None:

@@ -31,7 +31,8 @@ def git_diff_lines(text: str, width: int, palette: Palette) -> list[StyledLine]:
     lines: list[StyledLine] = []
     for file in re.split(rf"^(?={GIT_FILE})", text.rstrip("\n"), flags=re.MULTILINE)[1:]:
         rows = file.rstrip("\n").split("\n")
-        lines += [StyledLine([])] * bool(lines)
+        if lines:
+            lines.append(StyledLine([]))
         start = next((number for number, row in enumerate(rows) if row.startswith("--- ")), 0)
         try:
             if not start or not all(row.startswith(_GIT_HEAD) for row in rows[:start]):

@@ -232,13 +232,17 @@ class ToolCard(TranscriptBlock):
 
     def _below(self, width: int, palette: Palette) -> list[StyledLine]:
         body = self._body
-        most = MAX_LINES if self.is_open else 5 if body is None else preview_size(body, self._state == "failed")
         if body is None:
-            return self._tail(self._output, most, width, palette) if self._display is None and self._output else []
-        if isinstance(body, CommandOutput) and not self.is_open:
+            if self._display is not None or not self._output:
+                return []
+            return self._tail(self._output, MAX_LINES if self.is_open else 5, width, palette)
+        if self.is_open:
+            return list(body_lines(body, width, palette))
+        most = preview_size(body, self._state == "failed")
+        if isinstance(body, CommandOutput):
             return self._tail(body.output, most, width, palette) if body.output.strip() else []
         lines = list(body_lines(body, width, palette)) if most else []
-        if self.is_open or len(lines) <= most + 1:  # the line `1 more line` would need the same place
+        if len(lines) <= most + 1:  # the line `1 more line` would need the same place
             return lines
         return [*lines[:most], *self._omission_lines(len(lines) - most, "more", width, palette)]
 

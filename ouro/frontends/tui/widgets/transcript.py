@@ -134,10 +134,14 @@ class TranscriptView(LineScroll):
         self._card = cards[max(0, place)] if cards and place < len(cards) else None
         if self._card is None:
             self.follow()
-        elif not 0 <= self._blocks.top(self._card) + self._card.gap - self.scroll_offset.y < self.size.height:
+        elif not self._is_visible(self._card):
             self._go_to(self._card, 0, above=self.size.height // 3)
         self.refresh()
         return self._card is not None
+
+    def _is_visible(self, block: TranscriptBlock) -> bool:
+        """Whether the first line of a block is on the screen."""
+        return 0 <= self._blocks.top(block) + block.gap - self.scroll_offset.y < self.size.height
 
     def toggle_card(self) -> bool:
         """Unfold or fold the marked card, else the last one; returns False if there is none."""
@@ -194,7 +198,8 @@ class TranscriptView(LineScroll):
         blocks = self._blocks.blocks
         last, line = self._match or self._blocks.block_at(self.scroll_offset.y + self.size.height) or (None, 0)
         place = blocks.index(last) if last in blocks else len(blocks)
-        for block in reversed(blocks[: place + 1]) if by < 0 else blocks[place:]:
+        searched = blocks[place:] if by >= 0 else list(reversed(blocks[: place + 1]))
+        for block in searched:
             matches = self._matches(block)
             if block is last:
                 matches = [match for match in matches if (match - line) * by > 0]
