@@ -195,6 +195,12 @@ class FirstFrame:
         is_known = self._look.theme == "auto" and self._editor.theme
         return dataclasses.replace(self._look, theme=self._editor.theme) if is_known else self._look
 
+    @property
+    def entered(self) -> Sequence[str]:
+        """As `LineEditor.entered`."""
+        with self._lock:
+            return tuple(self._editor.entered)
+
     def take_message(self) -> str:
         """As `LineEditor.take_message`."""
         with self._lock:

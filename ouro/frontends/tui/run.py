@@ -156,7 +156,10 @@ def run_tui(
         gc.freeze()  # modules are never freed: the garbage collector need not visit them
         gc.set_threshold(50_000, 20, 20)  # a long collection would be visible
         driver = partial(TerminalDriver, frame=frame, output=terminal)
-        return OuroApp(start, frame.look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
+        app = OuroApp(start, frame.look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
+        if request.resume != PICK:  # the session picker reads the keys as a search
+            app.conversation.transcript.set_queued((), frame.entered)  # visible until Textual has read their keys
+        return app
 
     start = SessionStart(open_session, request, first_message, frame.take_message)
     try:

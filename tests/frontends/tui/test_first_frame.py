@@ -77,6 +77,19 @@ def test_keys_typed_while_textual_starts_reach_the_prompt(start):
     terminal.until(lambda: terminal.shows("❯ and more"))
 
 
+def test_an_entered_message_stays_visible_until_it_is_in_the_transcript(start):
+    terminal, seen = start("slow"), []
+    terminal.send("the first words\r")
+    terminal.until_shows("next turn: the first words")
+
+    def is_sent():
+        seen.append(terminal.shows("the first words"))
+        return terminal.shows("❯ the first words")
+
+    terminal.until(is_sent)
+    assert all(seen)
+
+
 def test_terminal_is_restored_when_starting_fails(start):
     terminal = start("fails")
     before = termios.tcgetattr(terminal.child.child_fd)
