@@ -195,6 +195,15 @@ async def test_x11_a_git_that_outlives_its_ouro_keeps_the_lock_of_the_history(tm
         ouro.kill()
     with pytest.raises(BlockingIOError), repo.alone(timeout=0):
         pass
-    pipe.write_bytes(b"")
+    await until(lambda: _has_reader(pipe))
     with repo.alone(timeout=30):
         pass
+
+
+def _has_reader(pipe):
+    """Open and close a pipe for writing, so that its reader ends; False if nothing reads it yet."""
+    try:
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
