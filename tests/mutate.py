@@ -415,8 +415,6 @@ DEFENCES = (
     Defence("U3", "ouro/frontends/tui/widgets/question_panel.py",
             'if hint and is_low else self._amount', "if False else self._amount",
             "../frontends/tui/test_question_panel.py -k low_screen"),
-    Defence("U3", "ouro/frontends/tui/app.py", "        self.refresh()", "        pass",
-            "test_u3_u4_u5_u7_screen.py -k tiny_size"),
     Defence("U3", "ouro/frontends/tui/driver.py",
             "            self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)\n",
             "            pass\n", "test_u3_u4_u5_u7_screen.py -k quick_resizes"),

@@ -94,10 +94,6 @@ class OuroApp(App[int], inherit_bindings=False):
         self.conversation.prompt_history.add(self._start.typed)
         self.call_after_refresh(lambda: self.run_worker(self._open()))
 
-    def on_resize(self) -> None:
-        """Draw everything: a terminal that was small for a moment has cut lines, which Textual does not draw again."""
-        self.refresh()
-
     def on_descendant_focus(self) -> None:
         """Start reading keys: now a widget can receive them."""
         if isinstance(self._driver, TerminalDriver):
