@@ -119,10 +119,11 @@ async def stats(context: ActionContext) -> Answer:
     recall_log = long_term.RecallLog(get_recall_log_path())
     found = await context.memory(lambda memory: long_term.memory_stats(memory.editor, recall_log))
     used = recall_log.counts().used
+    sources = Counter(map(long_term.source_name, Counter(found.sources).elements()))
     groups: tuple[tuple[str, Mapping[str, int]], ...] = (
         ("Core lines", found.core),
         ("Notes", found.notes),
-        ("Source", found.sources),
+        ("Source", sources),
         ("Written by", found.triggers),
         ("Last changed within", found.ages),
         ("Tokens in each prompt", found.prompt_tokens),
@@ -130,13 +131,8 @@ async def stats(context: ActionContext) -> Answer:
         ("Recalled most often", found.recalled),
         ("Used most often", {note: int(used[note]) for note in found.recalled if used.get(note, 0) >= 1}),
     )
-    view: list[ViewItem] = [
-        *table(
-            (f"{title}:", ", ".join(f"{name} {count:,}" for name, count in counts.items()))
-            for title, counts in groups
-            if counts
-        )
-    ]
+    rows = ((title, ", ".join(f"{name} {count:,}" for name, count in counts.items())) for title, counts in groups)
+    view: list[ViewItem] = [*table((f"{title}:", counts) for title, counts in rows if counts)]
     if found.last_recalled:
         view.append(line(f"Last recalled: {local_time(found.last_recalled)}"))
     rest = f"{found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted"

@@ -244,6 +244,7 @@ def test_stats_counts_entries_and_doctor_reports_ok(ouro, inside):
     ouro("remember", "Always answer in German")
     found = json.loads(ouro("stats", "--json")[1])
     assert (found["core"], found["sources"]) == ({"user/preferences": 1}, {"person": 1})
+    assert "Source:                 user 1\n" in ouro("stats")[1]
     code, out, _ = ouro("doctor", "--json")
     assert (code, {each["level"] for each in json.loads(out)["findings"]}) == (0, {"ok"})
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         find_lessons,
         list_entries,
         note_entries,
+        source_name,
     )
     from ouro.memory.long_term.forgotten_text import ForgetReport
     from ouro.memory.long_term.git.folders import repo_folder

@@ -80,7 +80,12 @@ def describe_source(entry: MemoryEntry) -> str:
     """The source of an entry in one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
     session = f"session {entry.session[:8]}" + (f", turn {entry.turn}" if entry.turn else "") if entry.session else ""
     chain = f"changed {plural(entry.versions - 1, 'time')}" if entry.versions > 1 else ""
-    return " · ".join(filter(None, (entry.at[:10], session, entry.source, chain, *entry.badges)))
+    return " · ".join(filter(None, (entry.at[:10], session, source_name(entry.source), chain, *entry.badges)))
+
+
+def source_name(source: str) -> str:
+    """A source as the user reads it: `person`, the user's own commits, is `user` like in notes."""
+    return "user" if source == "person" else source
 
 
 def all_entries(editor: MemoryEditor, *, archived: bool = False, stale: bool = False) -> list[MemoryEntry]:

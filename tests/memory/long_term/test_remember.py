@@ -31,7 +31,7 @@ def test_preference_becomes_a_core_line_and_a_commit_with_its_source(editor, our
     assert (done.state, done.undo, commit.subject) == ("kept", commit.id, "Remember: Always answer in German")
     [entry] = all_entries(editor)
     assert (entry.id, entry.text) == ("user/preferences.md:1", "Always answer in German")
-    assert describe_source(entry) == f"{commit.at[:10]} · session 0d9f3c52, turn 3 · person"
+    assert describe_source(entry) == f"{commit.at[:10]} · session 0d9f3c52, turn 3 · user"
 
 
 def test_text_naming_a_file_becomes_an_anchored_repository_note(editor, repository):
