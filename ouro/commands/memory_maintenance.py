@@ -62,7 +62,7 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
         if not core and what in ("", "notes"):
             merges = await _merge_notes(context, maintenance, yes)
         merged = [_merge_data(merge) for merge in merges]
-        value = {"core": outcomes, "notes": merged, "usage": maintenance.usage_since()}
+        value = {"core": outcomes, "notes": merged, "usage": maintenance.usage()}
     return None if context.session else Answer(value, [])
 
 
@@ -78,7 +78,7 @@ async def crystallize(context: ActionContext, age: str, days: int, every: bool, 
         if is_unread and await confirm(context, plan, "Read them", assume_yes=yes):
             await _show_lines(context, maintenance, plan if yes else "", maintenance.crystallize(found, steps))
         left_out = [{"session": old.info.id, "why": old.skipped} for old in skipped]
-        value = {"read": list(map(_step_data, steps)), "skipped": left_out, "usage": maintenance.usage_since()}
+        value = {"read": list(map(_step_data, steps)), "skipped": left_out, "usage": maintenance.usage()}
         return Answer(value, [] if is_unread else [line("Every old session here was already read.")])
 
 

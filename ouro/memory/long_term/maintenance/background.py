@@ -83,12 +83,6 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             self._is_running = True
             self.channel.start("digest", self._run())
 
-    def usage_since(self, since: Usage | None = None) -> Usage:
-        """The usage of this session's model calls since `since`."""
-        now, then = self.usage(), since or Usage()
-        cost = None if now.cost is None else now.cost - (then.cost or 0.0)
-        return Usage(now.input - then.input, now.cached - then.cached, 0, now.output - then.output, cost)
-
     async def find_notes(self) -> tuple[Clusters, str]:
         """The clusters of notes to merge, and a line with an estimate of the cost."""
         consolidator, _ = self._workers
@@ -121,7 +115,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                     yield f"{len(done)} of {len(found)} · {_merge_line(merge)}"
         merged = [merge for merge in done if merge.written is not None]
         fewer = sum(len(merge.notes) - 1 for merge in merged)
-        cost = _cost(self.usage_since(before))
+        cost = _cost(self.usage() - before)
         yield f"{plural(len(merged), 'cluster')} merged, {plural(fewer, 'note')} fewer; {cost}."
 
     async def crystallize(
@@ -140,7 +134,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                         self.channel.emit(event)
                     done.append(part)
                     yield f"{len(done)} of {count} · {_part_line(part)}"
-        yield _crystallized_lines(done, sessions, self.usage_since(before))
+        yield _crystallized_lines(done, sessions, self.usage() - before)
 
     def as_turn(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[Event, None]:
         """Run `merge_notes` or `crystallize` as a turn that shows the lines."""
