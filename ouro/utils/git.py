@@ -164,7 +164,8 @@ def _output_of(done: subprocess.CompletedProcess[bytes]) -> str:
     return done.stdout.decode(errors="replace")
 
 
-_MAX_READ = 4096
+_MAX_BYTES = 1 << 24
+_MAX_HEAD = 4096
 _MAX_BRANCH = 250
 _NAMED_BRANCH = late_pattern(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
 
@@ -184,7 +185,7 @@ def git_branch(cwd: Path) -> str:
     git = find_root(cwd) / ".git"
     named = named_git_dir(git)
     folder = git.parent / named if named else git
-    head = read_start(folder / "HEAD", _MAX_READ).partition("\n")[0].strip()
+    head = read_start(folder / "HEAD", _MAX_HEAD).partition("\n")[0].strip()
     return head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH] if head.startswith("ref: ") else head[:8]
 
 
@@ -220,27 +221,27 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
         return git, git
     named = named_git_dir(git)
     own = Path(os.path.realpath(project / named)) if named else git
-    common = _read(own / "commondir").strip()
+    common = read_git_file(own / "commondir").strip()
     if not common:
         is_known = any(parent / ".git" in own.parents for parent in project.parents)  # it is a submodule
         return (own, own) if is_known else (None, None)
     shared = Path(os.path.realpath(own / common))
-    back = _read(own / "gitdir").strip()
+    back = read_git_file(own / "gitdir").strip()
     is_named_back = bool(back) and os.path.realpath(own / back) == os.path.realpath(git)
     return (own, shared) if is_named_back and own.parent == shared / "worktrees" else (None, None)
 
 
 def named_git_dir(gitfile: Path) -> str:
     """The folder that a `.git` file names; empty if there is no such file, or if it is a link."""
-    prefix, _, named = _read(gitfile).partition("gitdir:")
+    prefix, _, named = read_git_file(gitfile).partition("gitdir:")
     return "" if prefix else named.strip()
 
 
-def _read(path: Path) -> str:
-    """The path in a file of git, which need not be UTF-8; empty where there is no such file, or a link."""
+def read_git_file(path: Path) -> str:
+    """The text of a file of git, up to 16 MB, which need not be UTF-8; empty if it does not exist, or is a link."""
     try:
         with open_regular(path, os.O_NOFOLLOW) as file:
-            return os.fsdecode(file.read(_MAX_READ))
+            return os.fsdecode(file.read(_MAX_BYTES))
     except OSError:
         return ""
 

@@ -16,7 +16,6 @@ from msgspec.structs import asdict, replace
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, describe_source
-from ouro.memory.long_term.git.folders import read_text
 from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile, TurnRef
 from ouro.memory.long_term.import_files import (
     FORMAT,
@@ -36,6 +35,7 @@ from ouro.memory.long_term.trust.approval import change_of, make_proposal
 from ouro.memory.tokens import estimate
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.files import write_document
+from ouro.utils.git import read_git_file
 from ouro.utils.runtime import get_trust_path
 from ouro.utils.text import clean, plural
 
@@ -204,11 +204,11 @@ def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
     Each with the root that it is below.
     """
     own = [*projects]
-    linked = [Path(read_text(file).strip()).parent for root in own for file in root.glob(".git/worktrees/*/gitdir")]
+    linked = [Path(read_git_file(file).strip()).parent for root in own for file in root.glob(".git/worktrees/*/gitdir")]
     roots = dict.fromkeys((Path.home(), *own, *linked))
     names = dict.fromkeys(name for files in AGENT_FILES.values() for name in files.values())
     found = [(root, root / name) for root in roots for name in names]
-    return [(root, path) for root, path in found if split_section(read_text(path))[1]]
+    return [(root, path) for root, path in found if split_section(read_git_file(path))[1]]
 
 
 def split_section(text: str) -> tuple[str, str, str]:

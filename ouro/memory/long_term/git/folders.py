@@ -16,8 +16,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.utils.files import open_regular, write_private
-from ouro.utils.git import git_dirs, named_git_dir
+from ouro.utils.files import write_private
+from ouro.utils.git import git_dirs, named_git_dir, read_git_file
 from ouro.utils.log import log
 
 MEMORY = Path(".ouro") / "memory"
@@ -25,7 +25,6 @@ OWN = "ouro"
 """What ouro records about a memory, below its state folder."""
 COMMON = "common"
 """The configuration that git reads instead of the one in `.git`, below the state folder."""
-_MAX_BYTES = 1 << 24
 _RECORD = f"{OWN}/folder"
 _MOVED = f"{OWN}/moved"
 _LABEL = "ouro-state"
@@ -111,7 +110,7 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
             shutil.rmtree(inside)
         return
     if (state_dir / "HEAD").exists():
-        if read_text(state_dir / _MOVED).strip() != _identity(inside) or not is_real_folder(inside):
+        if read_git_file(state_dir / _MOVED).strip() != _identity(inside) or not is_real_folder(inside):
             target = _gitfile_target(folder)
             is_ours = target is not None and (target.parent == state_dir.parent or not target.exists())
             if os.path.lexists(inside) and not is_ours:
@@ -155,7 +154,7 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
     if git_dir == state_dir or not is_real_folder(git_dir):
         return f"{folder / '.git'} is not ouro's: plain git there shows another history."
     label = git_dir / _LABEL
-    if read_text(label).strip() != state_dir.name and not label.is_symlink():
+    if read_git_file(label).strip() != state_dir.name and not label.is_symlink():
         write_private(label, f"{state_dir.name}\n")
     return ""
 
@@ -163,7 +162,7 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
 def _named_state_dir(folder: Path, histories: Path) -> Path | None:
     """The state folder that the label in `.git` names, or the `.git` file of an earlier version; else None."""
     target = _gitfile_target(folder)
-    if target is None and (name := read_text(folder / ".git" / _LABEL).strip()):
+    if target is None and (name := read_git_file(folder / ".git" / _LABEL).strip()):
         target = histories / name
     return target if target is not None and target.parent == histories else None
 
@@ -180,7 +179,7 @@ def exclude(folder: Path) -> None:
     if common is None:
         return
     path = common / "info" / "exclude"
-    text = read_text(path)
+    text = read_git_file(path)
     if not _EXCLUDED_ALREADY.isdisjoint(line.strip() for line in text.splitlines()):
         return
     try:
@@ -196,7 +195,7 @@ def exclude(folder: Path) -> None:
 
 
 def _recorded(state_dir: Path) -> tuple[str, str]:
-    path, _, identity = read_text(state_dir / _RECORD).rstrip("\n").rpartition("\n")
+    path, _, identity = read_git_file(state_dir / _RECORD).rstrip("\n").rpartition("\n")
     return path, identity
 
 
@@ -206,12 +205,3 @@ def _identity(folder: Path) -> str:
         found = folder.stat()
         return f"{found.st_dev}:{found.st_ino}"
     return ""
-
-
-def read_text(path: Path) -> str:
-    """The text of a regular file, up to 16 MB; empty if there is none."""
-    try:
-        with open_regular(path, os.O_NOFOLLOW) as file:
-            return os.fsdecode(file.read(_MAX_BYTES))
-    except OSError:
-        return ""

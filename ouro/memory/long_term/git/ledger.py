@@ -13,8 +13,8 @@ from collections.abc import Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.memory.long_term.git.folders import read_text
 from ouro.utils.files import append_private, write_private
+from ouro.utils.git import read_git_file
 
 GONE = "-"
 """Stands for the content of a file that was removed."""
@@ -80,7 +80,7 @@ class ApprovalLedger:
 
     def approved(self) -> frozenset[tuple[str, str]]:
         """Everything that was approved since the last `settle`, as (name, blob)."""
-        lines = (line.partition(" ") for line in read_text(self._approved).splitlines())
+        lines = (line.partition(" ") for line in read_git_file(self._approved).splitlines())
         return frozenset((name, blob) for blob, _, name in lines)
 
     def _record(self) -> tuple[str, str]:
@@ -89,7 +89,7 @@ class ApprovalLedger:
 
 def _read(path: Path) -> tuple[str, str] | None:
     """A commit and the digest of its files; None if there is no record, or a crash left it empty or with NULs."""
-    found = _RECORD.fullmatch(read_text(path))
+    found = _RECORD.fullmatch(read_git_file(path))
     return (found[1], found[2] or "") if found else None
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, git_dir_of, is_real_folder, read_text
+from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, git_dir_of, is_real_folder
 from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import (
     DURABLE_PACKS,
@@ -31,6 +31,7 @@ from ouro.memory.long_term.git.process import (
 )
 from ouro.safety import GIT_CONFIG
 from ouro.utils.files import lock_descriptor, unlock, write_private
+from ouro.utils.git import read_git_file
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
@@ -139,7 +140,7 @@ class GitRepository:
         if is_new or not os.path.lexists(git_dir):
             return Head("", f"refs/heads/{BRANCH}")
         self._demand_safe(git_dir)
-        text = read_text(git_dir / "HEAD")
+        text = read_git_file(git_dir / "HEAD")
         if _ID.fullmatch(text.strip()):
             return Head(text.strip(), "")
         found = _REF.fullmatch(text)
@@ -296,7 +297,7 @@ class GitRepository:
 
     def read_record(self, name: str) -> str:
         """What ouro has recorded about this memory under a name; empty if there is no such record."""
-        return read_text(self.own_dir / name).strip()
+        return read_git_file(self.own_dir / name).strip()
 
     def write_record(self, name: str, text: str) -> None:
         write_private(self.own_dir / name, f"{text}\n")
@@ -339,12 +340,12 @@ class GitRepository:
     def _resolve(self, ref: str) -> str:
         loose = self.git_dir / ref
         if loose.is_file():
-            commit = read_text(loose).strip()
+            commit = read_git_file(loose).strip()
             if not _ID.fullmatch(commit):
                 last = self.read_record(TIP) or "git fsck --lost-found lists it"
                 raise self._damaged(f"{ref} is empty or unreadable", f"write the last commit into {loose}: {last}")
             return commit
-        packed = read_text(self.git_dir / "packed-refs")
+        packed = read_git_file(self.git_dir / "packed-refs")
         found = re.search(rf"^([0-9a-f]{{40}}) {re.escape(ref)}$", packed, re.MULTILINE)
         return found[1] if found else ""
 
@@ -395,7 +396,7 @@ class GitRepository:
                 raise self._damaged(f"{name} in it is no folder", "put the folder back that was there")
         if os.path.lexists(git_dir / "commondir"):
             raise self._damaged("`commondir` in it leads to another repository", "remove that file")
-        if _UNKNOWN_FORMAT.search(read_text(git_dir / "config")):
+        if _UNKNOWN_FORMAT.search(read_git_file(git_dir / "config")):
             raise self._damaged("it has a format that ouro does not know", "use SHA-1 and the files format of refs")
 
     def _common_dir(self, git_dir: Path) -> Path:
@@ -405,7 +406,7 @@ class GitRepository:
         self._demand_safe(git_dir)
         common = self.state_dir / COMMON
         if self._common_of != git_dir:
-            if read_text(common / "config") != _COMMON_CONFIG:
+            if read_git_file(common / "config") != _COMMON_CONFIG:
                 ensure_private_dir(common)
                 write_private(common / "config", _COMMON_CONFIG)
             for name in ("objects", "refs", "packed-refs"):
