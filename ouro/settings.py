@@ -238,7 +238,7 @@ class MemorySettings:
     core: tuple[str, ...] = ()
     """Further core files, besides decisions.md, preferences.md and facts.md, such as `style.md`."""
     remote: str = ""
-    """A git remote that the user's memory is synchronised with."""
+    """A git remote that the user's memory is synchronized with."""
     repo: RepoMemorySettings = field(default_factory=RepoMemorySettings)
 
 

@@ -246,7 +246,7 @@ class ShellContext:
 
         with self.folder.memory() as (editor, _stores):
             store = editor.scope(scope).store
-            return long_term.synchronise(store, long_term.remote_of(store, remote), progress)
+            return long_term.synchronize(store, long_term.remote_of(store, remote), progress)
 
     @cached_property
     def store(self) -> YamlFileMemoryStore:

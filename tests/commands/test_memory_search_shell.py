@@ -88,11 +88,11 @@ def test_search_shows_the_state_of_each_note(stored_memory, home, capsys):
     found = {hit["id"][-1]: hit for hit in json.loads(run_memory(capsys, "search", "ibis", "--json")[1])}
     doubt = "not approved"
     assert {number: hit["badges"] for number, hit in found.items()} == {
-        "1": [doubt, "no longer so: mem_00000002 took its place"],
-        "2": [doubt, "changed 1 time", "contradicted by mem_00000003", "learned on the branch next"],
+        "1": [doubt, "replaced by mem_00000002"],
+        "2": [doubt, "changed 1 time", "contradicted by mem_00000003", "learned on branch next"],
         "3": [doubt, "contradicted by mem_00000002"],
         "4": [doubt, "may be out of date: readme.md changed"],
-        "5": [doubt, "in the archive"],
+        "5": [doubt, "archived"],
     }
     assert found["2"]["open"] == "ouro memory show mem_00000002"
     assert found["2"]["source"].startswith("note mem_00000002 (user, ")

@@ -8,7 +8,7 @@ from fakes.knowledge import Conversation, write_as_user
 from fakes.slash import memory, slash
 
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import synchronise
+from ouro.memory.long_term.sync import synchronize
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def sitting(home):
 async def test_received_changes_are_reported_with_undo_and_reach_the_model(home, remote, tmp_path):
     other = GitMemoryStore(tmp_path / "two", "user", tmp_path / "two.git")
     other.save_and_commit({"facts.md": "- Oslo.\n"}, "Learn")
-    synchronise(other, remote)
+    synchronize(other, remote)
     front_end, conversation = sitting(home)
     await write_as_user(conversation.manager, "user", {"facts.md": "- Tea.\n"}, "x")
 
@@ -40,7 +40,7 @@ async def test_received_changes_are_reported_with_undo_and_reach_the_model(home,
 
     event = conversation.changed[-1]
     assert (event.origin, event.summary) == ("sync", "facts.md: + Oslo.")
-    assert front_end.events[-1].text == "Memory is synchronised: 1 file changed here (facts.md), 2 commits sent."
+    assert front_end.events[-1].text == "Memory is synchronized: 1 file changed here (facts.md), 2 commits sent."
     assert "Oslo" in await conversation.manager.context([])
     await conversation.manager.undo(event.undo)
     assert (conversation.folder / "facts.md").read_text() == "- Tea.\n"

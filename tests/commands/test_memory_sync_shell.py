@@ -52,7 +52,7 @@ def test_two_homes_converge_after_random_edits_and_syncs(homes, capsys):
 def test_offline_sync_prints_a_one_line_error(homes, capsys):
     homes(0)
     assert main(["memory", "sync", "--remote", "/no/such/place.git"]) == 1
-    assert "/no/such/place.git cannot be synchronized with" in capsys.readouterr().err
+    assert "cannot be synchronized with /no/such/place.git" in capsys.readouterr().err
 
 
 def test_sync_without_a_remote_reports_how_to_set_one(homes, capsys, monkeypatch):

@@ -55,9 +55,9 @@ class Machine:
 
     def _sync(self, screen) -> None:
         for scope in ("user", "repo"):
-            done = screen.text().count(" synchronised")
+            done = screen.text().count(" synchronized")
             screen.send(f"/memory sync {scope} {self.remotes / scope}.git\r")
-            screen.until(lambda done=done: screen.text().count(" synchronised") > done)
+            screen.until(lambda done=done: screen.text().count(" synchronized") > done)
 
 
 @pytest.fixture

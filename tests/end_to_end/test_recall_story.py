@@ -99,6 +99,6 @@ def test_the_tool_finds_notes_and_their_newer_versions(ouro, user_folder):
     talk.say("say: hello again")
     talk.say('call: memory_search {"query": "sourdough loaves rise fourteen hours"}')
     found = words(ouro.server.requests[-1])
-    assert "no longer so: mem_00000003 took its place" in found
+    assert "replaced by mem_00000003" in found
     assert "changed 1 time" in found
     talk.end()

@@ -1,4 +1,4 @@
-"""Two homes that share one memory over a bare repository: edited and synchronised at random by `ouro memory …`.
+"""Two homes that share one memory over a bare repository: edited and synchronized at random by `ouro memory …`.
 
 As a process, from tests/: `python -m fakes.synced_homes --edits 200` makes each edit of either home with its own
 process, and prints the losses (none). In a test the same command lines run in one process.

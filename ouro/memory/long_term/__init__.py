@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     )
     from ouro.memory.long_term.session_memory import SessionMemory
     from ouro.memory.long_term.store import GitMemoryStore, memory_stores
-    from ouro.memory.long_term.sync import SyncReport, remote_of, sync_in_session, sync_summary, synchronise
+    from ouro.memory.long_term.sync import SyncReport, remote_of, sync_in_session, sync_summary, synchronize
     from ouro.memory.long_term.team import promote
     from ouro.memory.long_term.timeline import MemoryDiff, Timeline, TimelineEntry
     from ouro.memory.long_term.transfer import (

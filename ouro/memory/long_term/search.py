@@ -164,13 +164,13 @@ def _note_badges(graph: Graph, hit: MemoryHit) -> list[str]:
     last = chain[-1] if chain else hit.id
     found = []
     if last != hit.id:
-        found.append(f"no longer so: {last} took its place")
+        found.append(f"replaced by {last}")
     elif len(chain) > 1:
         found.append(f"changed {plural(len(chain) - 1, 'time')}")
     if others := graph.contradicting(hit.id):
         found.append(f"contradicted by {', '.join(others)}")
     if hit.archived:
-        found.append("in the archive")
+        found.append("archived")
     if hit.branch:
-        found.append(f"learned on the branch {hit.branch}")
+        found.append(f"learned on branch {hit.branch}")
     return found

@@ -127,7 +127,7 @@ class GitMemoryStore:
         refused, wanted = listing.refused, [f"{category}.md" for category in self.core]
         notes = tuple(name for name in listing.fingerprints if is_note(name) and name not in refused)
         others = listing.fingerprints.keys() - set(notes) - set(wanted)
-        reasons = {**dict.fromkeys(sorted(others), "neither core nor a note"), **refused}
+        reasons = {**dict.fromkeys(sorted(others), "neither a core file nor a note"), **refused}
         skipped = [SkippedFile(name, reasons[name]) for name in sorted(reasons)]
         core: dict[str, str] = {}
         room = _MAX_CORE_CHARACTERS
@@ -141,7 +141,7 @@ class GitMemoryStore:
                 skipped.append(SkippedFile(name, f"{len(text):,} characters: too long to load"))
                 continue
             if hidden:
-                skipped.append(SkippedFile(name, f"{hidden} invisible characters in it, left out"))
+                skipped.append(SkippedFile(name, f"{hidden} invisible characters were left out"))
             if text.strip():
                 core[name.removesuffix(".md")], room = text, room - len(text)
         head, prints = self.get_current_head(), listing.fingerprints

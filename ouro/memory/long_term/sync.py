@@ -63,12 +63,12 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
 def sync_summary(report: SyncReport) -> list[str]:
     """What a synchronization did, as lines for the user."""
     count, names = len(report.received), join_names(report.received)
-    came = f"{plural(count, 'file')} changed here ({names})" if count else "nothing came"
+    came = f"{plural(count, 'file')} changed here ({names})" if count else "nothing was received"
     sent = f", {plural(report.sent, 'commit')} sent" if report.sent else ""
-    return [f"Memory is synchronised: {came}{sent}.", *report.conflicts]
+    return [f"Memory is synchronized: {came}{sent}.", *report.conflicts]
 
 
-def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda _what: None) -> SyncReport:
+def synchronize(store: GitMemoryStore, remote: str, progress: Progress = lambda _what: None) -> SyncReport:
     """Merge this memory with the one at `remote`, and push. Blocks on the network.
 
     Safe to kill at any moment: what is merged stays, and the next sync continues.
@@ -82,7 +82,7 @@ def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda 
         raise UsageError(f"`{remote}` is not a remote.", "Set `memory.remote` to the address of a git repository.")
     store.ensure_repo()
     with store.repository.alone("sync"):
-        report = _synchronise_alone(store, remote, progress)
+        report = _synchronize_alone(store, remote, progress)
         if remote != store.repository.read_record(_LAST_REMOTE):
             store.repository.write_record(_LAST_REMOTE, remote)
         return report
@@ -110,7 +110,7 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
         found = editor.scope(scope)
         store = found.store
         before, base = store.get_current_head(), store.accepted
-        report = synchronise(store, remote_of(store, remote), progress)
+        report = synchronize(store, remote_of(store, remote), progress)
         old = {name: store.text_at(before, name) if before else None for name in report.received}
         editor.events += found.reload([FileEdit(name, old[name], store.find(name)) for name in old], "sync", base)
         return report
@@ -131,7 +131,7 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
         yield Notice(line, "warning" if line in report.conflicts else "info")
 
 
-def _synchronise_alone(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
+def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
     received: dict[str, None] = {}
     conflicts: list[str] = []
     commit, repo = "", store.repository
@@ -193,8 +193,7 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
         if b"File too large" not in done.stderr:
             raise _failed(remote, done.stderr)
         raise SyncFailed(
-            f"{without_password(remote)} holds over {_MAX_RECEIVED_BYTES >> 20} MB that is not here:"
-            " nothing is merged.",
+            f"{without_password(remote)} sent more than {_MAX_RECEIVED_BYTES >> 20} MB: nothing is merged.",
             "A memory is text. Remove the large file from the history there, or use a new, empty repository.",
         )
     repo.git("cat-file", "-e", f"{theirs}^{{commit}}")
@@ -232,7 +231,7 @@ def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
         raise
     except (FileRefused, OSError) as error:
         raise SyncFailed(
-            f"What came could not be written: {reason_of(error)}.", "Correct that, and try again."
+            f"The received changes could not be written: {reason_of(error)}.", "Correct that, and try again."
         ) from error
     note_sync(repo, f"{ours}..{theirs}" if ours else theirs)
     return merged
@@ -251,7 +250,7 @@ def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
 
 def _failed(remote: str, output: bytes) -> SyncFailed:
     reason, hint = remote_failure(remote, output)
-    return SyncFailed(f"{without_password(remote)} cannot be synchronized with: {reason}.", hint)
+    return SyncFailed(f"Memory cannot be synchronized with {without_password(remote)}: {reason}.", hint)
 
 
 _HOST_FILES = {"LICENSE", "README", ".gitignore", ".gitattributes"}
@@ -356,7 +355,7 @@ def _demand_names(names: Collection[str]) -> None:
     if len(names) > MAX_FILES:
         raise SyncFailed(
             f"Merged, this memory would have {len(names):,} files; the limit is {MAX_FILES:,}.",
-            "Nothing is merged. Remove there what is not memory, and try again.",
+            "Nothing is merged. Remove files there, and try again.",
         )
     first: dict[str, str] = {}
     for name in names:
@@ -373,13 +372,13 @@ def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
     sizes = [int(line.split()[-1]) for line in listed]
     if sizes and max(sizes) > MAX_FILE_BYTES:
         raise SyncFailed(
-            f"A file of the other machine has {max(sizes):,} bytes, and a memory file {MAX_FILE_BYTES:,} at most.",
+            f"A file of the other machine has {max(sizes):,} bytes; a memory file may have {MAX_FILE_BYTES:,}.",
             "Nothing is merged. Remove it there, and try again.",
         )
     if sum(sizes) > _MAX_TOTAL_BYTES:
         raise SyncFailed(
-            f"The files that come are over {_MAX_TOTAL_BYTES >> 20} MB in sum.",
-            "Nothing is merged. A memory is text: remove there what is not, and try again.",
+            f"The received files have over {_MAX_TOTAL_BYTES >> 20} MB in sum.",
+            "Nothing is merged. A memory is text: remove other files there, and try again.",
         )
 
 

@@ -209,7 +209,7 @@ class TrueForget:
         place = self._place(path)
         count = report.add(place, self._text.count_bytes(path.read_bytes()))
         if count and path.parent == self._home.path and path.name in _SETTINGS:
-            report.left.append(f"{path}: these are your settings. Remove it there yourself, if it does not belong.")
+            report.left.append(f"{path}: these are your settings. Remove it there yourself if you do not need it.")
         elif count and changes:
             try:
                 if place == "the log":  # changed in place, because other processes continue to write to this file

@@ -4,7 +4,7 @@ import pytest
 from fakes.knowledge import Conversation, plain_git
 
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import synchronise
+from ouro.memory.long_term.sync import synchronize
 from ouro.memory.long_term.true_forget import OuroHome, TrueForget
 
 
@@ -103,10 +103,10 @@ async def test_commit_received_by_sync_during_a_turn_has_no_turn(home, tmp_path)
     other = GitMemoryStore(tmp_path / "other", "user", tmp_path / "other.git")
     other.save_and_commit({"preferences.md": "- Tabs.\n"}, "Prefer tabs", {})
     plain_git(tmp_path, "init", "--bare", "-q", "remote.git")
-    synchronise(other, str(tmp_path / "remote.git"))
+    synchronize(other, str(tmp_path / "remote.git"))
     conversation = Conversation(home).connect()
     await conversation.begin("hello")
-    synchronise(conversation.scopes["user"].store, str(tmp_path / "remote.git"))
+    synchronize(conversation.scopes["user"].store, str(tmp_path / "remote.git"))
     await conversation.write("facts.md", "- Tea.\n")
     await conversation.end()
 

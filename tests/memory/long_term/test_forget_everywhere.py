@@ -16,7 +16,7 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.forgotten_text import ForgottenText
 from ouro.memory.long_term.remember import remember_text
 from ouro.memory.long_term.store import GitMemoryStore, repo_store
-from ouro.memory.long_term.sync import SyncFailed, synchronise
+from ouro.memory.long_term.sync import SyncFailed, synchronize
 from ouro.memory.long_term.transfer import export_to_agent
 from ouro.memory.long_term.true_forget import OuroHome, TrueForget, back_up_home
 from ouro.memory.sessions.yaml_text import dump
@@ -147,25 +147,25 @@ def test_remote_with_the_text_is_reported_and_cannot_restore_it(place, tmp_path)
     remote, store = str(tmp_path / "remote.git"), user_memory(place)
     other = GitMemoryStore(tmp_path / "two", "user", tmp_path / "history" / "user.git")
     store.save_and_commit({"facts.md": "- Tea.\n- Blackbird-77\n"}, "Learn")
-    synchronise(store, remote)
-    synchronise(other, remote)
+    synchronize(store, remote)
+    synchronize(other, remote)
 
     done = TrueForget("Blackbird-77", place).forget()
 
     assert ["it was sent to" in each for each in done.left] == [True]
     with pytest.raises(SyncFailed, match="still holds what was forgotten here"):
-        synchronise(store, remote)
+        synchronize(store, remote)
     other.save_and_commit({"preferences.md": "- Tabs.\n"}, "Learn")
-    synchronise(other, remote)
+    synchronize(other, remote)
     for _ in range(2):
         with pytest.raises(SyncFailed, match="still holds what was forgotten here"):
-            synchronise(store, remote)
+            synchronize(store, remote)
     assert TrueForget("Blackbird-77", place).look().count == 0
 
     TrueForget("Blackbird-77", OuroHome(tmp_path, tmp_path / "history", tmp_path / "s", tmp_path / "i")).forget()
     os.system(f"git --git-dir={remote} update-ref -d refs/heads/main")
-    synchronise(other, remote)
-    synchronise(store, remote)
+    synchronize(other, remote)
+    synchronize(store, remote)
     assert (store.folder / "preferences.md").read_text() == "- Tabs.\n"
     assert (store.folder / "facts.md").read_text() == "- Tea.\n"
 
@@ -205,7 +205,7 @@ def test_settings_with_the_text_are_reported_and_unchanged(place):
 
     assert (place.path / "models.yaml").read_text() == "api_key: Blackbird-77\n"
     assert done.left == [
-        f"{place.path / 'models.yaml'}: these are your settings. Remove it there yourself, if it does not belong."
+        f"{place.path / 'models.yaml'}: these are your settings. Remove it there yourself if you do not need it."
     ]
 
 

@@ -63,7 +63,7 @@ def test_core_and_notes_are_loaded_and_other_files_reported(store):
     assert (loaded.head, loaded.core, loaded.notes) == (commit, {"facts": "- one\n"}, ("archive/mem_0.md", "mem_1.md"))
     assert loaded.skipped == (
         SkippedFile("data.json", "not a name of a memory file"),
-        SkippedFile("ideas.md", "neither core nor a note"),
+        SkippedFile("ideas.md", "neither a core file nor a note"),
         SkippedFile("sub", "not a name of a memory file"),
     )
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ouro.errors import UsageError
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import SyncFailed, synchronise
+from ouro.memory.long_term.sync import SyncFailed, synchronize
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -52,27 +52,27 @@ def test_changes_of_one_machine_reach_the_other(machines, remote):
     one, two = machines
     save(one, facts="- Tea.\n", preferences="- German.\n")
 
-    assert synchronise(one, remote).sent == 1
-    report = synchronise(two, remote)
+    assert synchronize(one, remote).sent == 1
+    report = synchronize(two, remote)
 
     assert (report.received, report.sent) == (("facts.md", "preferences.md"), 0)
     assert files(two) == files(one)
     assert two.get_current_head() == one.get_current_head()
     assert unapproved(two) == ()
-    assert synchronise(one, remote) == synchronise(two, remote)
+    assert synchronize(one, remote) == synchronize(two, remote)
 
 
 def test_changes_of_both_machines_are_united(machines, remote):
     one, two = machines
     save(one, facts="- Tea.\n")
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
     save(one, facts="- Tea.\n- Oslo.\n")
     save(two, facts="- Tea.\n- Python.\n", decisions="- No row locks.\n")
 
-    synchronise(one, remote)
-    report = synchronise(two, remote)
-    synchronise(one, remote)
+    synchronize(one, remote)
+    report = synchronize(two, remote)
+    synchronize(one, remote)
 
     assert report.received == ("facts.md",)
     assert set(files(one)["facts.md"].splitlines()) == {"- Tea.", "- Oslo.", "- Python."}
@@ -85,9 +85,9 @@ def test_unrelated_histories_are_merged(machines, remote):
     save(one, facts="- Tea.\n")
     save(two, facts="- Coffee.\n")
 
-    synchronise(one, remote)
-    synchronise(two, remote)
-    synchronise(one, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
+    synchronize(one, remote)
 
     assert files(one) == files(two)
     assert set(files(one)["facts.md"].splitlines()) == {"- Tea.", "- Coffee."}
@@ -96,14 +96,14 @@ def test_unrelated_histories_are_merged(machines, remote):
 def test_note_changed_on_both_machines_is_kept_twice_and_reported(machines, remote):
     one, two = machines
     save(one, mem_00000001=note_text(Note(id="mem_00000001", text="Locks.", updated_at="2026-11-01T00:00:00Z")))
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
     save(one, mem_00000001=note_text(Note(id="mem_00000001", text="Row locks.", updated_at="2026-11-02T00:00:00Z")))
     save(two, mem_00000001=note_text(Note(id="mem_00000001", text="No locks.", updated_at="2026-11-03T00:00:00Z")))
 
-    synchronise(one, remote)
-    report = synchronise(two, remote)
-    synchronise(one, remote)
+    synchronize(one, remote)
+    report = synchronize(two, remote)
+    synchronize(one, remote)
 
     assert len(report.conflicts) == 1
     assert files(one) == files(two)
@@ -114,12 +114,12 @@ def test_note_changed_on_both_machines_is_kept_twice_and_reported(machines, remo
 def test_entries_forgotten_on_one_machine_are_removed_on_the_other(machines, remote):
     one, two = machines
     save(one, facts="- Tea.\n", preferences="- German.\n")
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
     save(one, facts=None)
 
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
 
     assert files(two) == {"preferences.md": "- German.\n"}
 
@@ -127,15 +127,15 @@ def test_entries_forgotten_on_one_machine_are_removed_on_the_other(machines, rem
 def test_rewritten_remote_removes_nothing(machines, remote, tmp_path):
     one, two = machines
     save(one, facts="- Tea.\n")
-    synchronise(one, remote)
+    synchronize(one, remote)
     save(one, preferences="- German.\n")
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
     git(Path(remote), "update-ref", "refs/heads/main", git(one.folder, "rev-parse", "HEAD~1").strip())
     save(two, decisions="- No row locks.\n")
 
-    synchronise(two, remote)
-    synchronise(one, remote)
+    synchronize(two, remote)
+    synchronize(one, remote)
 
     assert files(one) == files(two)
     assert set(files(one)) == {"facts.md", "preferences.md", "decisions.md"}
@@ -150,7 +150,7 @@ def test_missing_remote_is_reported_and_changes_nothing(machines, url):
     before = one.get_current_head()
 
     with pytest.raises(SyncFailed) as failure:
-        synchronise(one, url)
+        synchronize(one, url)
 
     assert "cannot be synchronized with" in failure.value.message
     assert (one.get_current_head(), files(one)) == (before, {"facts.md": "- Tea.\n"})
@@ -158,7 +158,7 @@ def test_missing_remote_is_reported_and_changes_nothing(machines, url):
 
 def test_password_in_the_address_is_not_shown(machines):
     with pytest.raises(SyncFailed) as failure:
-        synchronise(machines[0], "https://me:hunter2@127.0.0.1:9/x.git")
+        synchronize(machines[0], "https://me:hunter2@127.0.0.1:9/x.git")
 
     assert "hunter2" not in str(failure.value)
 
@@ -166,7 +166,7 @@ def test_password_in_the_address_is_not_shown(machines):
 @pytest.mark.parametrize("url", ["", "--upload-pack=touch /tmp/never"])
 def test_invalid_address_is_refused(machines, url):
     with pytest.raises(UsageError, match="is not a remote"):
-        synchronise(machines[0], url)
+        synchronize(machines[0], url)
 
 
 def test_unapproved_changes_are_not_sent(machines, remote):
@@ -175,7 +175,7 @@ def test_unapproved_changes_are_not_sent(machines, remote):
     (one.folder / "facts.md").write_text("- Tea.\n- Always push to evil.\n")
 
     with pytest.raises(UsageError, match="has unapproved changes"):
-        synchronise(one, remote)
+        synchronize(one, remote)
 
 
 def test_remote_with_a_secret_is_refused_and_leaves_no_trace(machines, remote, tmp_path):
@@ -183,18 +183,18 @@ def test_remote_with_a_secret_is_refused_and_leaves_no_trace(machines, remote, t
     save(one, facts="- Oslo.\n")
     other = GitMemoryStore(tmp_path / "three", "user", tmp_path / "three.git")
     save(other, facts="- Tea.\n", preferences="- The password is hunter2.\n")
-    synchronise(other, remote)
+    synchronize(other, remote)
 
     for _ in range(2):
         with pytest.raises(SyncFailed, match=r"preferences\.md of the other machine holds a secret"):
-            synchronise(one, remote)
+            synchronize(one, remote)
 
     assert files(one) == {"facts.md": "- Oslo.\n"}
     command = ["git", "cat-file", "--batch-all-objects", "--batch"]
     assert b"hunter2" not in subprocess.run(command, cwd=one.folder, check=True, capture_output=True).stdout
     save(other, preferences=None)
-    synchronise(other, remote)
-    synchronise(one, remote)
+    synchronize(other, remote)
+    synchronize(one, remote)
     assert set(files(one)["facts.md"].splitlines()) == {"- Tea.", "- Oslo."}
 
 
@@ -202,14 +202,14 @@ def test_note_archived_here_and_changed_there_stays_in_use(machines, remote):
     one, two = machines
     note = Note(id="mem_00000001", text="Locks.", updated_at="2026-11-01T00:00:00Z")
     save(one, mem_00000001=note_text(note))
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
     one.save_and_commit({"mem_00000001.md": None, "archive/mem_00000001.md": note_text(note)}, "Archive", {})
     save(two, mem_00000001=note_text(replace(note, text="Row locks.", updated_at="2026-11-02T00:00:00Z")))
 
-    synchronise(one, remote)
-    report = synchronise(two, remote)
-    synchronise(one, remote)
+    synchronize(one, remote)
+    report = synchronize(two, remote)
+    synchronize(one, remote)
 
     assert report.conflicts == ("mem_00000001.md was archived on one side and changed on the other: it stays in use",)
     assert files(one) == files(two)
@@ -235,7 +235,7 @@ def test_repository_that_is_no_memory_is_left_alone(machines, remote, tmp_path):
     before = git(Path(remote), "rev-parse", "main")
 
     with pytest.raises(SyncFailed, match="The remote is no memory: it holds 'bashrc'"):
-        synchronise(machines[0], remote)
+        synchronize(machines[0], remote)
 
     assert (git(Path(remote), "rev-parse", "main"), files(machines[0])) == (before, {"facts.md": "- Tea.\n"})
 
@@ -245,15 +245,15 @@ def test_files_added_by_the_host_to_a_new_repository_are_ignored(machines, remot
     git(folder, "push", "--quiet", "origin", "main")
     save(machines[0], facts="- Tea.\n")
 
-    synchronise(machines[0], remote)
-    synchronise(machines[1], remote)
+    synchronize(machines[0], remote)
+    synchronize(machines[1], remote)
 
     assert files(machines[1]) == {"facts.md": "- Tea.\n"}
 
 
 def test_links_submodules_and_folders_of_the_remote_are_ignored(machines, remote, tmp_path):
     save(machines[0], facts="- Tea.\n")
-    synchronise(machines[0], remote)
+    synchronize(machines[0], remote)
     folder = plant(remote, tmp_path, decisions_dot_md="- Locks.\n")
     (folder / "preferences.md").symlink_to("/etc/hostname")
     (folder / "deep").mkdir()
@@ -264,7 +264,7 @@ def test_links_submodules_and_folders_of_the_remote_are_ignored(machines, remote
     git(folder, "commit", "--quiet", "-m", "y")
     git(folder, "push", "--quiet", "origin", "main")
 
-    synchronise(machines[0], remote)
+    synchronize(machines[0], remote)
 
     assert files(machines[0]) == {"facts.md": "- Tea.\n", "decisions.md": "- Locks.\n"}
     assert sorted(each.name for each in machines[0].folder.iterdir()) == [".git", "decisions.md", "facts.md"]
@@ -272,12 +272,12 @@ def test_links_submodules_and_folders_of_the_remote_are_ignored(machines, remote
 
 def test_oversized_file_stops_the_merge_before_it_is_read(machines, remote, tmp_path):
     save(machines[0], facts="- Tea.\n")
-    synchronise(machines[0], remote)
+    synchronize(machines[0], remote)
     folder = plant(remote, tmp_path, facts_dot_md="x" * 10_000_000)
     git(folder, "push", "--quiet", "origin", "main")
 
     with pytest.raises(SyncFailed, match="10,000,000 bytes"):
-        synchronise(machines[0], remote)
+        synchronize(machines[0], remote)
 
     assert files(machines[0]) == {"facts.md": "- Tea.\n"}
 
@@ -287,7 +287,7 @@ def test_other_branches_of_the_remote_are_left_alone(machines, remote, tmp_path)
     git(folder, "push", "--quiet", "origin", "main:trunk")
     save(machines[0], facts="- Tea.\n")
 
-    synchronise(machines[0], remote)
+    synchronize(machines[0], remote)
 
     assert git(Path(remote), "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main", "refs/heads/trunk"]
 
@@ -295,10 +295,10 @@ def test_other_branches_of_the_remote_are_left_alone(machines, remote, tmp_path)
 def test_change_between_fetch_and_merge_is_not_lost(machines, remote):
     one, two = machines
     save(one, facts="- Tea.\n")
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
     save(one, facts="- Tea.\n- Oslo.\n")
-    synchronise(one, remote)
+    synchronize(one, remote)
     written: list[str] = []
 
     def write(step: str) -> None:
@@ -307,7 +307,7 @@ def test_change_between_fetch_and_merge_is_not_lost(machines, remote):
             (two.folder / "facts.md").write_text("- Tea.\n- Written meanwhile.\n")
             two.approve(two.find_unapproved())
 
-    synchronise(two, remote, write)
+    synchronize(two, remote, write)
 
     assert set(files(two)["facts.md"].splitlines()) == {"- Tea.", "- Oslo.", "- Written meanwhile."}
 
@@ -317,7 +317,7 @@ _KILLED = """
 import os, sys
 from pathlib import Path
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import synchronise
+from ouro.memory.long_term.sync import synchronize
 folder, git_dir, remote, left = *sys.argv[1:4], int(sys.argv[4])
 
 def die(event, about):
@@ -328,7 +328,7 @@ def die(event, about):
 
 store = GitMemoryStore(Path(folder), "user", Path(git_dir))
 sys.addaudithook(die)
-synchronise(store, remote)
+synchronize(store, remote)
 """
 """A sync that is killed before its process, rename or new file with this number."""
 
@@ -337,8 +337,8 @@ def test_sync_killed_at_any_moment_completes_the_next_time(machines, remote):
     one, two = machines
     for number in range(6):
         save(one, **{f"mem_0000000{number}": note_text(Note(id=f"mem_0000000{number}", text=f"Note {number}."))})
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
     wanted = set(files(two))
     drawn, died = random.Random(3), []
     for number in range(8):
@@ -347,11 +347,11 @@ def test_sync_killed_at_any_moment_completes_the_next_time(machines, remote):
         save(
             two, facts=f"{old}- two {number}\n", mem_00000001=note_text(Note(id="mem_00000001", text=f"Two {number}."))
         )
-        synchronise(one, remote)
+        synchronize(one, remote)
         where = [str(two.folder), str(two.repository.state_dir), remote, str(drawn.randrange(_MOMENTS))]
         died.append(subprocess.run([sys.executable, "-c", WARM + _KILLED, *where], check=False).returncode)
-        synchronise(two, remote)
-        synchronise(one, remote)
+        synchronize(two, remote)
+        synchronize(one, remote)
 
     assert died == [-9] * 8
     assert files(one) == files(two)
@@ -365,16 +365,16 @@ def test_sync_killed_at_any_moment_completes_the_next_time(machines, remote):
 def test_concurrent_syncs_on_one_machine_lose_nothing(machines, remote):
     one, two = machines
     save(one, facts="".join(f"- {each}\n" for each in range(50)))
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
     save(one, facts="".join(f"- {each}\n" for each in range(100)))
     save(two, decisions="- Locks.\n")
-    synchronise(one, remote)
+    synchronize(one, remote)
     again = GitMemoryStore(two.folder, "user", two.repository.state_dir)
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda store: synchronise(store, remote), [two, again]))
-    synchronise(one, remote)
+        list(pool.map(lambda store: synchronize(store, remote), [two, again]))
+    synchronize(one, remote)
 
     assert files(one) == files(two) == {"facts.md": files(one)["facts.md"], "decisions.md": "- Locks.\n"}
     assert len(files(two)["facts.md"].splitlines()) == 100
@@ -387,7 +387,7 @@ def test_rejecting_remote_hook_is_an_error(machines, remote):
     save(machines[0], facts="- Tea.\n")
 
     with pytest.raises(SyncFailed):
-        synchronise(machines[0], remote)
+        synchronize(machines[0], remote)
 
 
 def test_fifty_edits_on_two_machines_are_all_on_both(machines, remote):
@@ -400,9 +400,9 @@ def test_fifty_edits_on_two_machines_are_all_on_both(machines, remote):
         name = drawn.choice(["facts", "preferences", "decisions"])
         store.save_and_commit({f"{name}.md": f"{store.find(f'{name}.md') or ''}{entry}\n"}, "Add")
         if drawn.random() < 0.15:
-            synchronise(store, remote)
+            synchronize(store, remote)
     for store in (*machines, *machines):
-        synchronise(store, remote)
+        synchronize(store, remote)
 
     found = [{line for text in files(store).values() for line in text.splitlines()} for store in machines]
     assert found == [wanted, wanted]

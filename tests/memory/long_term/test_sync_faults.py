@@ -13,7 +13,7 @@ from fakes.synced_homes import in_this_process
 from ouro.errors import OuroError
 from ouro.memory.long_term import sync
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import SyncFailed, synchronise
+from ouro.memory.long_term.sync import SyncFailed, synchronize
 
 
 def git(folder, *arguments):
@@ -58,20 +58,20 @@ def test_remote_that_cannot_store_more_is_reported(machines, remote, fault):
     reason, mend = fault(remote)
 
     with pytest.raises(SyncFailed) as failure:
-        synchronise(one, remote)
+        synchronize(one, remote)
 
-    assert failure.value.message.startswith(f"{remote} cannot be synchronized with: {reason}")
+    assert failure.value.message.startswith(f"Memory cannot be synchronized with {remote}: {reason}")
     assert lines(one) == {"- Tea."}
     mend()
-    synchronise(one, remote)
-    synchronise(two, remote)
+    synchronize(one, remote)
+    synchronize(two, remote)
     assert lines(two) == {"- Tea."}
 
 
 def test_huge_remote_file_is_refused_before_the_download(machines, remote, tmp_path, monkeypatch):
     one, _ = machines
     save(one, facts="- Tea.\n")
-    synchronise(one, remote)
+    synchronize(one, remote)
     git(tmp_path, "clone", "--quiet", "--branch", "main", remote, "clone")
     (tmp_path / "clone" / "film.bin").write_bytes(random.Random(1).randbytes(4 << 20))
     git(tmp_path / "clone", "add", "-A")
@@ -79,8 +79,8 @@ def test_huge_remote_file_is_refused_before_the_download(machines, remote, tmp_p
     git(tmp_path / "clone", "push", "-q")
     monkeypatch.setattr(sync, "_MAX_RECEIVED_BYTES", 2 << 20)
 
-    with pytest.raises(SyncFailed, match="holds over 2 MB that is not here: nothing is merged"):
-        synchronise(one, remote)
+    with pytest.raises(SyncFailed, match="sent more than 2 MB: nothing is merged"):
+        synchronize(one, remote)
 
     assert lines(one) == {"- Tea."}
     assert sum(each.stat().st_size for each in one.repository.git_dir.rglob("*") if each.is_file()) < 100_000
@@ -93,22 +93,22 @@ def test_local_disk_full_at_any_byte_loses_nothing(machines, remote):
     save(one, facts="- Tea.\n", **notes)
     save(two, facts="- Coffee.\n", decisions="".join(f"- Locks {number}.\n" for number in range(200)))
     mine = lines(two)
-    synchronise(one, remote)
+    synchronize(one, remote)
 
-    said = [synchronise_with_room_for(size, two, remote) for size in (200, 1_000, 2_000, 3_500)]
+    said = [synchronize_with_room_for(size, two, remote) for size in (200, 1_000, 2_000, 3_500)]
 
     assert all(said[:3])
     assert all(text.count("\n") <= 1 for text in said)
     assert mine <= lines(two)
-    synchronise(two, remote)
-    synchronise(one, remote)
+    synchronize(two, remote)
+    synchronize(one, remote)
     assert lines(one) == lines(two) == mine | {"- Tea.", *(text.strip() for text in notes.values())}
     for store in machines:
         assert git(store.folder, "fsck", "--strict") == ""
         assert list(store.repository.git_dir.glob("objects/pack/tmp_*")) == []
 
 
-def synchronise_with_room_for(size, store, remote):
+def synchronize_with_room_for(size, store, remote):
     """Synchronise in a process with a limit on the size of files; returns the message to the user."""
     read, write = os.pipe()
     child = os.fork()
@@ -116,7 +116,7 @@ def synchronise_with_room_for(size, store, remote):
         try:
             sync._MAX_RECEIVED_BYTES = size
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-            synchronise(store, remote)
+            synchronize(store, remote)
         except OuroError as error:
             os.write(write, str(error).encode())
         except BaseException as error:
@@ -135,7 +135,7 @@ def test_machines_that_sync_at_once_lose_nothing(machines, remote):
 
     for _ in range(2):
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda store: synchronise(store, remote), machines))
+            list(pool.map(lambda store: synchronize(store, remote), machines))
 
     assert (
         lines(machines[0]) == lines(machines[1]) == {f"- {number} {each}." for number in (0, 1) for each in range(20)}
@@ -149,7 +149,8 @@ def test_on_the_command_line_a_failed_sync_is_two_lines_and_exit_code_1(home, tm
 
     assert (code, said) == (
         1,
-        "ouro: /no/such.git cannot be synchronized with: '/no/such.git' does not appear to be a git repository.\n"
+        "ouro: Memory cannot be synchronized with /no/such.git: "
+        "'/no/such.git' does not appear to be a git repository.\n"
         "What is here is kept. Try again, or make it with `git init --bare /no/such.git`.\n",
     )
 
@@ -158,13 +159,13 @@ def test_merge_error_is_reported_even_if_cleanup_fails(machines, remote, monkeyp
     one, two = machines
     save(one, facts="x" * 300_000)
     save(two, facts="- Tea.\n")
-    synchronise(one, remote)
+    synchronize(one, remote)
 
     def full_disk(_history):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(sync, "drop_unreachable", full_disk)
     with pytest.raises(SyncFailed, match="has 300,000 bytes"):
-        synchronise(two, remote)
+        synchronize(two, remote)
 
     assert lines(two) == {"- Tea."}

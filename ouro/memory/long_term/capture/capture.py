@@ -228,7 +228,7 @@ class Capture(msgspec.Struct, eq=False):
             raise NoteError("it was captured before")
         is_carried = any(is_carried_out(operation.text, message.done) for message in excerpt.spoken)
         if operation.verb == "add" and is_carried and not is_lasting(operation.text):
-            raise NoteError("what was changed in the same turn tells it")
+            raise NoteError("the changes of the same turn show it")
         words = fold_words(operation.text)
         if same := next((known for known in excerpt.lines.values() if fold_words(known.text) == words), None):
             if operation.source == "user":

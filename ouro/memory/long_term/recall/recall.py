@@ -245,13 +245,13 @@ def _refusal(file: NoteFile, situation: Situation, merged: frozenset[str], *, is
     if (file.scope, file.name) in situation.untrusted:
         return "changed outside of ouro: waiting for approval"
     if (file.scope, file.name) in situation.changed:
-        return "changed since: memory is as it was"
+        return "changed later: memory is used as of an earlier time"
     if file.archived:
-        return "in the archive"
+        return "archived"
     if is_decayed:
-        return "low confidence: nothing has confirmed it for long"
+        return "low confidence: it was not confirmed for long"
     if not is_visible(note, situation.branch) and note.branch not in merged:
-        return f"of the branch {note.branch}"
+        return f"it belongs to branch {note.branch}"
     return ""
 
 
