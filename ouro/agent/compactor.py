@@ -444,7 +444,7 @@ async def report_lost(questions: Sequence[ProbeQuestion], ask: Callable[[str], A
         answer = await ask(_ANSWER.format(questions=listed))
     except ModelError as error:
         return f"Probe: the questions were not answered: {error.message}"
-    found = re.findall(r"^\W*(\d+)[.:)]?\W(.*)$", answer, re.MULTILINE)
+    found = re.findall(r"^[^\w\n]*(\d+)[.:)]?\W(.*)$", answer, re.MULTILINE)
     said = {int(number): _normalize(text) for number, text in found}
     lost = [asked for at, asked in enumerate(questions, 1) if _normalize(asked.answer) not in said.get(at, "")]
     lines = [f"Probe: {len(questions) - len(lost)} of {len(questions)} questions answered."]

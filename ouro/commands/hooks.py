@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -62,7 +61,6 @@ Answer with one JSON object and nothing else, one of:
 Prefer a rule. Make it as narrow as the correction: what the user did not forbid must go through."""
 MAX_CALLS = 60
 """The number of the session's calls that are sent to the model."""
-_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 async def hooks(context: ActionContext) -> Answer:
@@ -161,10 +159,9 @@ async def check(context: SessionContext, text: Sequence[str]) -> None:
 
 def _parse_check(text: str, correction: str) -> Check:
     """The check that a model has drafted, or the user edited. Raises UsageError: it is not a check."""
-    found = _OBJECT.search(text)
     given: dict[str, Any] = {}
-    with suppress(ValueError):
-        given = json.loads(found[0]) if found else {}
+    with suppress(ValueError, RecursionError):
+        given = json.loads(text[text.find("{") : text.rfind("}") + 1])
     if reason := given.get("none"):
         raise UsageError(f"The model says that no program can check this: {one_line(str(reason), 300)}")
     try:

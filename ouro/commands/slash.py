@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _WORD = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
-_REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\s*\Z")
+_REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\Z")
 """Matches one line after one `#`. `#12 is broken`, `## A heading` and several lines are messages."""
 
 
@@ -40,7 +40,7 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
     A path (`/usr/bin`, `/tmp`) is not a command. A command that is a prompt is sent: the session runs it. An unknown
     command shows similar ones. `#text` is `/remember text`.
     """
-    if line := _REMEMBER.match(text):
+    if line := _REMEMBER.match(text.rstrip()):
         text = f"/remember {line[1]}"
     match = _WORD.match(text)
     if match is None:

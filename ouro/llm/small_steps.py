@@ -51,7 +51,7 @@ _REMEMBERED = late_pattern(r"^\| (?:\[mem_\w+\] \([^)\n]*\) )?(.*\S.*)$", re.MUL
 """Matches a line of memory in the system prompt or a recalled note; the group is without id and source."""
 _INSTRUCTIONS = late_pattern(r"^<instructions [^\n]*>\n(.*?)^</instructions>", re.DOTALL | re.MULTILINE)
 _NO_TOOLS = late_pattern(
-    r"(?:(?:^|[.,;:!?(–—-])\s*no|\buse no|\bwithout(?: using)?(?: any)?|\b(?:do not|don['’]t) use(?: any)?)"
+    r"(?:(?:^|[.,;:!?(–—-])[ \t]*no|\buse no|\bwithout(?: using)?(?: any)?|\b(?:do not|don['’]t) use(?: any)?)"
     r" tools?(?=\s*(?:[.,;:!?)]|$))",
     re.IGNORECASE | re.MULTILINE,
 )

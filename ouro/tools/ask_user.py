@@ -11,7 +11,7 @@ from ouro.display import Display, Plain, Question
 from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
-_EMPHASIS = re.compile(r"(\*\*|__|`)(?=\S)(.+?)(?<=\S)\1")
+_EMPHASIS = re.compile(r"(\*\*|__|`)(?=\S)(.{1,200}?)(?<=\S)\1")
 
 
 class AskUserArgs(msgspec.Struct, frozen=True):

@@ -22,6 +22,8 @@ from ouro.utils.text import plural
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _PLAIN = re.compile(r"(?:[\w.+*-]|\{[\w.+*-]+(?:,[\w.+*-]+)*\})+", re.ASCII)
 _MAX_FORMS = 256
+_MAX_BRACES = 100
+_TOO_MANY = "The pattern has too many {…}: give fewer."
 
 
 def name_pattern(pattern: str) -> Callable[[str], bool]:
@@ -48,6 +50,8 @@ def plain_name(pattern: str) -> str:
 
 def expand_braces(pattern: str) -> list[str]:
     """Expand the braces of `pattern`. Raises ToolError: there are too many."""
+    if pattern.count("{") > _MAX_BRACES:
+        raise ToolError(_TOO_MANY)
     found = _BRACES.search(pattern)
     if found is None:
         return [pattern]
@@ -56,7 +60,7 @@ def expand_braces(pattern: str) -> list[str]:
     for choice in found[1].split(","):
         forms += expand_braces(f"{before}{choice.strip()}{after}")
         if len(forms) > _MAX_FORMS:
-            raise ToolError("The pattern has too many {…}: give fewer.")
+            raise ToolError(_TOO_MANY)
     return forms
 
 

@@ -1,5 +1,6 @@
 """L11: answers with values of wrong types, without content, or compressed. What is written can be read again."""
 
+import asyncio
 import gzip
 import json
 import tracemalloc
@@ -14,11 +15,15 @@ from fakes.wires import Wire
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from ouro.agent.compactor import ProbeQuestion, report_lost
 from ouro.display import Diff, Display, Plain
 from ouro.errors import ModelError, ModelUnavailable, StreamCut
 from ouro.llm import ModelSpec, Prices, ReplyBuilder, Timeouts
 from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
+from ouro.llm.provider_errors import redact
+from ouro.llm.small_steps import small_tools
+from ouro.llm.text_tools import ANSWER, CallGate, find_calls
 from ouro.llm.wire import make_usage
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord
 from ouro.memory.serialization import ReadRecord, record_data, record_from
@@ -35,6 +40,7 @@ from ouro.messages import (
     Usage,
     user,
 )
+from ouro.tools.ask_user import AskUser, AskUserArgs
 
 PRICED = ModelSpec("m", prices=Prices(1, 10))
 UNPRICED = ModelSpec("m")
@@ -298,3 +304,37 @@ async def test_l11_large_message_round_trips(home):
     record = MessageRecord(1, "", user("ä\n" * 1_000_000))
 
     assert written_and_read(record).record == record
+
+
+def feed_gate(text):
+    gate = CallGate()
+    for character in text:
+        gate.feed(character)
+    gate.end()
+
+
+def ask_probe(answer):
+    async def ask(_text):
+        return answer
+
+    asyncio.run(report_lost([ProbeQuestion("Which?", "this")], ask))
+
+
+@pytest.mark.usefixtures("cpu_limit")
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (lambda text: find_calls(text, (ANSWER,), ()), "<function=a>{} " * 27_000 + "end"),
+        (lambda text: find_calls(text, (ANSWER,), ()), "<tool_call>a" + " " * 200_000 + "b"),
+        (lambda text: find_calls(text, (ANSWER,), ()), '{"":\n' * 400_000),
+        (feed_gate, '{"name": "' + "a" * 3_000_000),
+        (redact, "a-" * 100_000),
+        (lambda text: AskUser().title(AskUserArgs(text)), "**a " * 50_000),
+        (ask_probe, "\n" * 200_000),
+        (lambda text: small_tools([user(text)], ()), "\n" * 200_000),
+    ],
+    ids=["functions", "spaces", "lines", "gate", "keys", "question", "probe", "no tools"],
+)
+def test_l11_repeated_beginnings_are_read_in_linear_time(read, text):
+    """Some patterns read the rest of the text at each beginning: 50 KB took up to 20 s, in which ouro did not react."""
+    read(text)
