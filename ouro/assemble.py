@@ -16,8 +16,8 @@ from ouro import safety
 from ouro.agent.compactor import Compactor
 from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent
-from ouro.agent.requests import Requests
 from ouro.agent.subagents import Subagents
+from ouro.agent.system_prompt import prompt_message
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of, open_memory
@@ -34,6 +34,7 @@ from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message
 from ouro.options import Ground, Options
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, CommandRunner, Steering
@@ -113,7 +114,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     notices = transcript.notices
     try:
         builder = SessionBuilder(ground, store, session_catalog, transcript, resumed, mask, scopes, tasks)
-        await asyncio.to_thread(lambda: builder.requests)  # reads files
+        await asyncio.to_thread(lambda: (builder.tools, builder.system_prompt))  # they read files
         session = builder.build((*ground.notices, *builder.extensions.notices(), *notices))
     except BaseException:
         await transcript.close()  # otherwise the session would count as open here
@@ -201,7 +202,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             turn=self._turn(),
             memory=self.memory,
             session_catalog=self.session_catalog,
-            scrollback=Scrollback(self.transcript, self.requests.tools.title),
+            scrollback=Scrollback(self.transcript, self.tools.title),
             rewind=self._rewind(),
             window=window,
             budget=self.budget,
@@ -360,8 +361,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return builder.build(marks, is_new=self.info is None)
 
     @cached_property
-    def requests(self) -> Requests:
-        """The system prompt, with long-term memory, and the tools. Blocks."""
+    def tools(self) -> ToolRunner:
+        """Blocks: reads files of extensions."""
         bench = self.workbench
         found = builtin_tools(
             bench.shell, bench.jobs, self.plan, self.files_seen, self.search, self.permissions.keeps_back
@@ -373,9 +374,13 @@ class SessionBuilder(msgspec.Struct, dict=True):
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
         ask_user, hooks = self.hooks.with_notifications(self.tasks.ask_user), ToolEvents(self.hooks, bench.cwd)
-        runner = ToolRunner(tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks)
+        return ToolRunner(tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks)
+
+    @cached_property
+    def system_prompt(self) -> Message:
+        """The system prompt, with long-term memory. Blocks: reads files."""
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
-        return Requests(self.extensions.system_prompt, runner, block)
+        return prompt_message(self.extensions.system_prompt, block)
 
     @cached_property
     def sent_context(self) -> SentContext:
@@ -395,7 +400,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.transcript,
             models.current,
             lambda: models.role("compact"),
-            self.requests,
+            self.system_prompt,
+            self.tools,
             self.ground.settings.compaction,
             context.for_summary,
             on_compacted,
@@ -426,7 +432,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
         agent = LoopAgent(
             self.transcript,
             models.current,
-            self.requests,
+            self.system_prompt,
+            self.tools,
             self.compactor,
             lambda: steering.take() or subagents.take_reports(),
             self.extensions.instructions.for_paths,
@@ -439,7 +446,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
                 await models.release()
             titles.after_turn()
 
-        tools, permissions = self.requests.tools, self.permissions
+        tools, permissions = self.tools, self.permissions
         return AgentTurn(
             agent=agent,
             steering=steering,

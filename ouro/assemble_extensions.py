@@ -13,7 +13,7 @@ import msgspec
 
 from ouro import extensions, mcp
 from ouro.agent.project_instructions import ProjectInstructions
-from ouro.agent.requests import system_prompt
+from ouro.agent.system_prompt import system_prompt
 from ouro.commands.action import Action
 from ouro.commands.builtin import COMMAND_NAMES, COMMANDS
 from ouro.config import project_hooks, save_setting

@@ -11,8 +11,8 @@ from ouro.agent.compactor import Compactor
 from ouro.agent.environment import Environment
 from ouro.agent.loop import BeforeCall, LoopAgent
 from ouro.agent.project_instructions import ProjectInstructions
-from ouro.agent.requests import Requests, system_prompt
 from ouro.agent.subagents import ChildAgent, Subagents, SubagentServices
+from ouro.agent.system_prompt import prompt_message, system_prompt
 from ouro.agent.tool_runner import AskUser, ToolRunner
 from ouro.llm import Model
 from ouro.memory.backend import MemoryStore
@@ -89,12 +89,12 @@ def _make_child(
     hooks = ToolEvents(session.hooks, cwd, child_id)
     runner = ToolRunner(tools, permissions, ask_user, session.before_change, None, hooks)
     models, instructions = _choose_models(spec, session), session.extensions.instructions_in(cwd)
-    requests = Requests(_make_prompt(spec, instructions, session, has_skills="skill" in tools), runner)
+    prompt = prompt_message(_make_prompt(spec, instructions, session, has_skills="skill" in tools))
     environment = Environment(cwd, lambda: permissions.mode)
     compactor = Compactor(
-        transcript, models, models, requests, ground.settings.compaction, environment.whole, instructions.clear
+        transcript, models, models, prompt, runner, ground.settings.compaction, environment.whole, instructions.clear
     )
-    agent = LoopAgent(transcript, models, requests, compactor, list, instructions.for_paths, before_call)
+    agent = LoopAgent(transcript, models, prompt, runner, compactor, list, instructions.for_paths, before_call)
 
     async def close() -> None:
         await jobs.close()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.memory_in_use.stories import Story
-from ouro.agent.requests import system_prompt
+from ouro.agent.system_prompt import system_prompt
 from ouro.assemble import Options, opener
 from ouro.events import Event, NotesRecalled, QuestionAsked, Replied, UsageUpdated
 from ouro.llm import Chunk, EndChunk, Model, ModelSpec, ScriptedModel, ScriptedReply, TextChunk

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.requests import Requests
-from ouro.errors import ContextTooLong, ModelError, SaveFailed
+from ouro.agent.tool_runner import ToolRunner
+from ouro.errors import ContextTooLong, ModelError, SaveFailed, ToolError
 from ouro.events import Compacted, Compacting, Emit, Event, Notice, Retrying, UsageUpdated
 from ouro.llm import Chunk, Model, ModelCall, TextChunk, ToolSpec
 from ouro.memory.backend import CompactionRecord, CompactionTrigger
@@ -37,8 +37,9 @@ from ouro.memory.compaction import (
 from ouro.memory.manager import MemoryManager
 from ouro.memory.short_term import make_sendable, outputs_to_drop, remove_outputs
 from ouro.memory.side_calls import ask_and_record
-from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
+from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate, estimate_messages
 from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply, Usage
+from ouro.safety import Effect
 from ouro.settings import CompactionSettings
 from ouro.utils.text import one_line
 
@@ -71,7 +72,8 @@ class Compactor(msgspec.Struct, eq=False):
     """Returns the models that answer; the first has the window that counts."""
     summarisers: Callable[[], Sequence[Model]]
     """Returns the models that write summaries; the first is asked first."""
-    requests: Requests
+    system_prompt: Message
+    tools: ToolRunner
     settings: CompactionSettings
     environment: Callable[[], Awaitable[str]]
     """Returns what is added to the model's summary: the plan, the environment, jobs."""
@@ -87,8 +89,14 @@ class Compactor(msgspec.Struct, eq=False):
 
     def measure(self) -> None:
         """Measure system prompt and tools again: another model answers now."""
-        self.memory.constant = sum(self.requests.sizes(self.models()[0]))
+        self.memory.constant = estimate(self.system_prompt.text) + self.tool_tokens
         self.not_before = 0
+
+    @property
+    def tool_tokens(self) -> int:
+        """About how many tokens the tools are."""
+        specs = self.tools.specs(self.models()[0].spec)
+        return sum(estimate(f"{spec.name}{spec.description}{spec.parameters}") for spec in specs)
 
     @property
     def window(self) -> int:
@@ -169,8 +177,8 @@ class Compactor(msgspec.Struct, eq=False):
             emit(Notice(f"Nothing was compacted. {error}", "error"))
 
     async def _ask_probe(self, models: Sequence[Model], text: str) -> str:
-        messages = [*self.requests.messages(self.memory.context()), Message("user", (Context(text),))]
-        tools = self.requests.specs(models[0])
+        messages = [self.system_prompt, *self.memory.context(), Message("user", (Context(text),))]
+        tools = self.tools.specs(models[0].spec)
         return await ask_and_record(models, self.memory, "probe", messages, tools=tools)
 
     async def _compact_or_drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
@@ -192,10 +200,11 @@ class Compactor(msgspec.Struct, eq=False):
         Nothing changes before the record is saved.
         """
         focus = "\n".join(filter(None, (focus, await self.before_summary(trigger))))
-        summariser = Summariser(self.summarisers(), self.requests, focus, emit)
+        models = self.summarisers()
+        summariser = Summariser(models, self.system_prompt, self.tools.specs(models[0].spec), focus, emit)
         record = None
         try:
-            model = self.summarisers()[0].spec
+            model = models[0].spec
             is_same = model.name == self.models()[0].spec.name
             room = self._room(model.window, trigger) if is_same else model.window
             await summariser.run(self.memory.context(), self._size(trigger), room)
@@ -269,7 +278,7 @@ class Compactor(msgspec.Struct, eq=False):
         """The summary of the model, with quotes, files, pictures and the environment."""
         before = self.memory.transcript.compaction
         listed = parse_files(before.summary) if before else []
-        files = self.requests.files_in([entry.message for entry in plan.covered])
+        files = self._files_in([entry.message for entry in plan.covered])
         quoted = quote_messages(plan.quoted)
         sections = [
             summary,
@@ -279,6 +288,22 @@ class Compactor(msgspec.Struct, eq=False):
             await self.environment(),
         ]
         return "\n\n".join(section.strip() for section in sections if section.strip())
+
+    def _files_in(self, messages: Sequence[Message]) -> Iterator[str]:
+        """The files that the calls in `messages` changed or read, in order, as list items."""
+        results = {result.call_id: result for message in messages for result in message.parts_of(ToolReply)}
+        for call in (call for message in messages for call in message.tool_calls):
+            result = results.get(call.id)
+            if result is None or result.failed:
+                continue
+            try:
+                tool, args = self.tools.parse(call)
+            except ToolError:
+                continue  # a tool that no longer exists
+            if tool.effect is Effect.WRITE:
+                yield from (f"- changed `{path}`" for path in tool.targets(args))
+            elif tool.name == "read":
+                yield from (f"- read `{path}`" for path in tool.targets(args))
 
     def _room(self, window: int, trigger: CompactionTrigger) -> int:
         """The size of the window; at most the size of a request that the provider has just refused."""
@@ -338,12 +363,15 @@ def longest_summary(window: int) -> int:
 class Summariser:
     """Asks `models`, the fallbacks after the first, for one summary of a conversation, and shows the progress."""
 
-    def __init__(self, models: Sequence[Model], requests: Requests, focus: str, emit: Emit) -> None:
+    def __init__(
+        self, models: Sequence[Model], system_prompt: Message, tools: Sequence[ToolSpec], focus: str, emit: Emit
+    ) -> None:
         self.text, self.model = "", ""
         self.usage: Usage | None = None
         """The usage, which counts also if there is no summary."""
         self._models = models
-        self._requests = requests
+        self._system_prompt = system_prompt
+        self._tools = tools
         self._focus = focus
         self._emit = emit
         self._longest = longest_summary(models[0].spec.window)
@@ -355,9 +383,9 @@ class Summariser:
         """
         if tokens + REQUEST_TOKENS + self._longest <= window:
             # The request for a summary begins with the same bytes that the provider has in its cache.
-            messages = [*self._requests.messages(sent), ask_for_summary(self._focus, word_limit(self._longest))]
+            messages = [self._system_prompt, *sent, ask_for_summary(self._focus, word_limit(self._longest))]
             try:
-                return await self._ask(messages, self._requests.specs(self._models[0]), Compacting())
+                return await self._ask(messages, self._tools, Compacting())
             except ContextTooLong:
                 window = min(window, tokens)
         for _ in range(HALVINGS):

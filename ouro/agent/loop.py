@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from ouro.agent.compactor import TOO_LONG, Compactor, no_text
-from ouro.agent.requests import Requests
-from ouro.agent.tool_runner import ToolBatch
+from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.display import Question
 from ouro.errors import AuthenticationFailed, ContextTooLong, LimitReached, ModelError, PromptRefused, SaveFailed
 from ouro.events import (
@@ -97,8 +96,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     memory: MemoryManager
     models: Callable[[], Sequence[Model]]
     """Returns the model to ask now, then its fallbacks."""
-    requests: Requests
-    """They are the same bytes for the whole session, so that providers cache them."""
+    system_prompt: Message
+    """It stays the same, as do the tools, so that providers cache both."""
+    tools: ToolRunner
     compactor: Compactor
     steering: Callable[[], Sequence[Prompt]]
     """Returns the next user message that arrived during the turn: one by one, so that an interrupt loses none."""
@@ -150,7 +150,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             return
         text = f"With this message the request has about {size:,} tokens, and the window {window:,}."
         question = Question(text, (SUMMARIZE, SEND_ALL, KEEP_BACK) if size < window else (SUMMARIZE, KEEP_BACK))
-        reply = await self.requests.tools.ask_user(QuestionAsked("long-message", question), emit)
+        reply = await self.tools.ask_user(QuestionAsked("long-message", question), emit)
         answers = reply.answers if isinstance(reply, Reply) else ()
         if KEEP_BACK in answers:
             raise PromptRefused("The message was not sent. It is in the input history.")
@@ -191,7 +191,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             return False
         offer = CONTINUE if answer.incomplete == "length" else AGAIN
         question = Question(f"{self._why_incomplete(answer)} {offer}?", (offer, STOP))
-        reply = await self.requests.tools.ask_user(QuestionAsked(f"continue:{calls_made}", question), emit)
+        reply = await self.tools.ask_user(QuestionAsked(f"continue:{calls_made}", question), emit)
         if not (isinstance(reply, Reply) and offer in reply.answers):
             return False
         if offer == CONTINUE:
@@ -234,8 +234,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         models = self.models()
         call = ModelCall(
             models,
-            self.requests.messages(self.memory.context()),
-            self.requests.specs(models[0]),
+            [self.system_prompt, *self.memory.context()],
+            self.tools.specs(models[0].spec),
             attempts=PATIENT_ATTEMPTS,
             taken=self.memory.transcript.call_ids,
         )
@@ -273,7 +273,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self._save(Message("user", context), emit)
 
     def _make_batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
-        return ToolBatch(self.requests.tools, calls, emit, lambda reply: self._save(tool(reply), emit))
+        return ToolBatch(self.tools, calls, emit, lambda reply: self._save(tool(reply), emit))
 
     async def _answer_open_calls(self, emit: Emit) -> None:
         """Save a result for each call that has none: the turn may have ended before its tools ran."""

@@ -25,7 +25,7 @@ from ouro.events import (
     ToolStarted,
     UserAnswer,
 )
-from ouro.llm import ToolSpec
+from ouro.llm import ModelSpec, ToolSpec
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Allow, Ask, Decision, Deny, Effect, Limits, Permissions
 from ouro.tools.tool import AnyTool, HookOutcome, ToolContext, ToolResult, parse_arguments
@@ -65,9 +65,10 @@ class ToolRunner(msgspec.Struct, frozen=True):
     """Awaited with the name of a tool that has run, before its result is shown; for one tool at a time."""
     hooks: ToolHooks | None = None
 
-    def specs(self, without: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
-        """The tools as the model sees them, in a fixed order."""
-        return tuple(tool.spec() for name, tool in self.tools.items() if name not in without)
+    def specs(self, model: ModelSpec) -> tuple[ToolSpec, ...]:
+        """The tools as the model sees them, in a fixed order, with the edit tool that it was trained on."""
+        other = "edit" if model.patches else "apply_patch"
+        return tuple(tool.spec() for name, tool in self.tools.items() if name != other)
 
     def title(self, call: ToolCall) -> str:
         try:

@@ -12,7 +12,7 @@ import msgspec
 from ouro.agent.compactor import Compactor, Review
 from ouro.agent.environment import Environment
 from ouro.agent.project_instructions import ProjectInstructions
-from ouro.agent.requests import prompt_parts
+from ouro.agent.system_prompt import prompt_parts
 from ouro.display import Todo, Todos, TodoState
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TodosChanged
@@ -144,8 +144,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         memory, models = self.compactor.memory, self.compactor.models()
         asked = Message("user", (Context(ASIDE.format(question=question)),))
         # The tools are sent although none may be called: so the request begins with what the provider has in its cache.
-        messages, tools = [*memory.context(), asked], self.compactor.requests.specs(models[0])
-        request = self.compactor.requests.messages(messages)
+        tools = self.compactor.tools.specs(models[0].spec)
+        request = [self.compactor.system_prompt, *memory.context(), asked]
         answer = await ask_and_record(models, memory, "btw", request, tools=tools)
         return answer.strip() or "The model gave no answer."
 
@@ -250,8 +250,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return self.compactor.memory.transcript
 
     def _estimates(self) -> Mapping[str, int]:
-        sizes = {name: estimate(text) for name, text in prompt_parts(self.compactor.requests.prompt.text)}
-        sizes["tools"] = self.compactor.requests.sizes(self.compactor.models()[0])[1]
+        sizes = {name: estimate(text) for name, text in prompt_parts(self.compactor.system_prompt.text)}
+        sizes["tools"] = self.compactor.tool_tokens
         compaction = self._transcript.compaction
         sizes["summary"] = estimate(compaction.summary) if compaction else 0
         names = ("your messages", "added by ouro", "answers", "thinking", "tool calls", "tool outputs", "pictures")

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from ouro.agent.compactor import Compactor
 from ouro.agent.loop import LoopAgent, Prompt
-from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.events import Event
 from ouro.llm import Model
 from ouro.memory.manager import MemoryManager
+from ouro.messages import system
 from ouro.safety import Permissions
 from ouro.session.budget import check_calls
 from ouro.session.session_tasks import SessionTasks
@@ -45,7 +45,8 @@ def make_compactor(
         memory,
         lambda: models,
         lambda: summarisers or models,
-        Requests("Be good.", runner),
+        system("Be good."),
+        runner,
         settings or CompactionSettings(),
         environment,
         on_compacted,
@@ -71,7 +72,8 @@ def make_agent(
     return LoopAgent(
         memory,
         lambda: models,
-        Requests("Be good.", runner),
+        system("Be good."),
+        runner,
         compactor or make_compactor(memory, runner, models),
         steering,
         instructions_for,

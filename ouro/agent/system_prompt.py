@@ -1,0 +1,45 @@
+"""The system prompt: ouro's own text, the instructions of the user and of the project, and long-term memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ouro.messages import Message, Text
+
+PROJECT = """\
+# The project's instructions
+
+The owners of this repository wrote these instructions. They apply to all your work in it. Where they differ, the later
+(nearer) one wins. What the user says in this session wins over all of them."""
+
+USER = """\
+# The user's instructions
+
+The user wrote these for all projects. Where the project's instructions differ, those win."""
+
+MEMORY = "<long_term_memory_management>"
+"""The beginning of long-term memory in the system prompt."""
+
+
+def system_prompt(project: Sequence[str], user: Sequence[str] = (), own: str = "") -> str:
+    """The system prompt: the same bytes for the same project, so that providers can cache it. `own`: of a subagent.
+
+    What changes daily or with each turn (date, branch, mode) is sent with the user's messages instead.
+    """
+    own = own or Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip()
+    sections = ((USER, user), (PROJECT, project))
+    return "\n\n".join([own, *(text for title, texts in sections if texts for text in (title, *texts))])
+
+
+def prompt_message(prompt: str, memory: str = "") -> Message:
+    """The first message of a request. Memory is a part of its own, because it changes more often."""
+    return Message("system", tuple(Text(text) for text in (prompt, memory) if text))
+
+
+def prompt_parts(prompt: str) -> list[tuple[str, str]]:
+    """The sections of a system prompt: name and text."""
+    marks = ((USER, "your instructions"), (PROJECT, "project instructions"), (MEMORY, "memory"))
+    starts = [(0, "system prompt"), *sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt)]
+    ends = [start for start, _ in starts[1:]] + [len(prompt)]
+    return [(name, prompt[start:end]) for (start, name), end in zip(starts, ends, strict=True)]
