@@ -20,9 +20,9 @@ from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit,
 from ouro.frontends.headless.output import Result
 from ouro.llm import Effort, Model
 from ouro.messages import Image
-from ouro.options import Options
 from ouro.safety import Mode
 from ouro.session import OpenRequest, Session
+from ouro.session_options import Options
 from ouro.tools.function_tool import FunctionTool, make_function_tool
 from ouro.tools.read import picture
 from ouro.utils.log import log

@@ -22,7 +22,6 @@ from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of, open_memory
 from ouro.assemble_subagents import build_subagents
-from ouro.config import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.errors import NoModelError, UsageError
 from ouro.extensions import demand_rules
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
@@ -35,7 +34,6 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
-from ouro.options import Ground, Options
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, CommandRunner, Steering
 from ouro.session.budget import Budget
@@ -47,6 +45,8 @@ from ouro.session.session import Workbench
 from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_tasks import SessionTasks
 from ouro.session.titles import Titles
+from ouro.session_options import Options, SessionInputs
+from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.memory_search import SearchMemory
@@ -98,24 +98,24 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     """
     if other := next((folder for folder in (options.cwd, *options.add_dirs) if not folder.is_dir()), None):
         raise UsageError(f"{other} is not a folder.")
-    ground = await asyncio.to_thread(_ground, options, request)
-    mask = safety.SecretMask([*ground.catalog.key_values(), *safety.secret_values(os.environ)])
+    inputs = await asyncio.to_thread(_read_inputs, options, request)
+    mask = safety.SecretMask([*inputs.catalog.key_values(), *safety.secret_values(os.environ)])
     mask_log(mask.mask)
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
     session_catalog = SessionCatalog(store, str(options.cwd), *places)
     resumed = await session_catalog.find(request.resume) if request.resume else None
-    has_memory, trusted = options.memory and not options.ephemeral, options.cwd if ground.trusted else None
-    opening = partial(open_memory, ground.settings.memory, trusted, mask.kind_of_secret)
+    has_memory, trusted = options.memory and not options.ephemeral, options.cwd if inputs.trusted else None
+    opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_of_secret)
     scopes = await asyncio.to_thread(opening) if has_memory else None
     tasks = SessionTasks()
-    transcript = await _transcript(store, ground, request, resumed, begins_with(scopes.opened if scopes else ()), tasks)
+    transcript = await _transcript(store, inputs, request, resumed, begins_with(scopes.opened if scopes else ()), tasks)
     notices = transcript.notices
     try:
-        builder = SessionBuilder(ground, store, session_catalog, transcript, resumed, mask, scopes, tasks)
+        builder = SessionBuilder(inputs, store, session_catalog, transcript, resumed, mask, scopes, tasks)
         await asyncio.to_thread(lambda: (builder.tools, builder.system_prompt))  # they read files
-        session = builder.build((*ground.notices, *builder.extensions.notices(), *notices))
+        session = builder.build((*inputs.notices, *builder.extensions.notices(), *notices))
     except BaseException:
         await transcript.close()  # otherwise the session would count as open here
         raise
@@ -130,7 +130,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     return session
 
 
-def _ground(options: Options, request: OpenRequest) -> Ground:
+def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     limit_arenas()
     trust = safety.TrustStore(get_trust_path())
     trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
@@ -140,28 +140,28 @@ def _ground(options: Options, request: OpenRequest) -> Ground:
     catalog = Catalog.from_files()
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
-    return Ground(options, places, settings, trust, trusted, catalog, roles, notices)
+    return SessionInputs(options, places, settings, trust, trusted, catalog, roles, notices)
 
 
 async def _transcript(
     store: MemoryStore,
-    ground: Ground,
+    inputs: SessionInputs,
     request: OpenRequest,
     resumed: SessionInfo | None,
     commits: Mapping[str, str],
     tasks: SessionTasks,
 ) -> MemoryManager:
-    project = str(ground.options.cwd)
+    project = str(inputs.options.cwd)
     if resumed is None:
-        model, new_id = ground.model_name(), request.new_id
+        model, new_id = inputs.model_name(), request.new_id
         return MemoryManager.start(
             store, project=project, model=model, commits=commits, on_notice=tasks.warn, session_id=new_id
         )
     if request.read_only:
-        ground.notices.append("Opened read-only: nothing that is said here is saved.")
+        inputs.notices.append("Opened read-only: nothing that is said here is saved.")
     if resumed.project != project and not Path(resumed.project).is_dir():
         hint = "" if request.fork else " With --fork a copy of it would belong here."
-        ground.notices.append(f"{resumed.project}, where this session was, is gone: it continues in {project}.{hint}")
+        inputs.notices.append(f"{resumed.project}, where this session was, is gone: it continues in {project}.{hint}")
     return await MemoryManager.resume(
         store, resumed.id, project=project, read_only=request.read_only, fork=request.fork, on_notice=tasks.warn,
         keeps_memory=request.part == "then",
@@ -171,7 +171,7 @@ async def _transcript(
 class SessionBuilder(msgspec.Struct, dict=True):
     """Constructs the objects of one session: each once, when another one first needs it."""
 
-    ground: Ground
+    inputs: SessionInputs
     store: MemoryStore
     session_catalog: SessionCatalog
     transcript: MemoryManager
@@ -183,7 +183,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     tasks: SessionTasks
 
     def __post_init__(self) -> None:
-        cwd, limits = self.ground.options.cwd, self.ground.settings.limits
+        cwd, limits = self.inputs.options.cwd, self.inputs.settings.limits
         self.root = find_root(cwd)
         self.plan = Plan()
         self.environment = Environment(cwd, lambda: self.permissions.mode)
@@ -193,7 +193,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         self.plan.items = find_plan(self.transcript)
         if self.info is not None:  # the command line may have named another model
             self.transcript.set_model(self.models.current()[0].spec.name)
-        if mode := self.ground.options.mode:
+        if mode := self.inputs.options.mode:
             self.transcript.set_mode(mode)
         window = ContextWindow(self.compactor, self.tasks)
         return Session(
@@ -226,26 +226,26 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def models(self) -> ModelSource:
-        ground, mask = self.ground, self.mask
-        name = ground.model_name(self.transcript.model)
-        if ready := ground.options.ready_model:
+        inputs, mask = self.inputs, self.mask
+        name = inputs.model_name(self.transcript.model)
+        if ready := inputs.options.ready_model:
             return ModelSource(name, "off", lambda _name, _effort: [ready], _no_choices)
-        catalog = ground.catalog
+        catalog = inputs.catalog
 
         def make(name: str, effort: Effort) -> Sequence[Model]:
             models = [catalog.make(model, effort) for model in (name, *catalog.fallbacks(name))]
             mask.learn(catalog.key_values())  # a key from a key command is known only now
             return models
 
-        effort, roles = ground.settings.effort, ground.roles
+        effort, roles = inputs.settings.effort, inputs.roles
         return ModelSource(name, effort, make, lambda: asyncio.to_thread(catalog.choices), roles, self.budget.refuse)
 
     @cached_property
     def workspace(self) -> safety.Workspace:
-        return self.workspace_in(self.ground.options.cwd, self.confinement)
+        return self.workspace_in(self.inputs.options.cwd, self.confinement)
 
     def workspace_in(self, cwd: Path, confinement: safety.Confinement) -> safety.Workspace:
-        options, stores = self.ground.options, [scope.store for scope in self._opened]
+        options, stores = self.inputs.options, [scope.store for scope in self._opened]
         guarded = [
             safety.GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir)
             for store in stores
@@ -257,7 +257,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def permissions(self) -> safety.Permissions:
-        settings, rules = self.ground.settings.permissions, safety.RuleStore(get_permissions_path(), self.root)
+        settings, rules = self.inputs.settings.permissions, safety.RuleStore(get_permissions_path(), self.root)
         return safety.Permissions(
             self.workspace,
             self._mode(),
@@ -271,14 +271,14 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def confinement(self) -> safety.Confinement:
         unreadable = lambda: self.permissions.unreadable_files()  # noqa: E731, PLW0108 - they need this object
-        return self.confinement_in(self.ground.options.cwd, unreadable)
+        return self.confinement_in(self.inputs.options.cwd, unreadable)
 
     def confinement_in(self, cwd: Path, unreadable: Callable[[], Sequence[Path]]) -> safety.Confinement:
         return safety.Confinement(
             cwd,
             get_home() / "sandbox",
-            self.ground.settings.sandbox,
-            also_writable=self.ground.options.add_dirs,
+            self.inputs.settings.sandbox,
+            also_writable=self.inputs.options.add_dirs,
             memory=[scope.store.folder for scope in self._opened],
             visible=[self.transcript.outputs],
             unreadable=unreadable,
@@ -290,17 +290,17 @@ class SessionBuilder(msgspec.Struct, dict=True):
         The mode of a resumed session is never wider than that of the project's own settings.
         """
         saved = self.transcript.mode
-        if self.ground.options.mode is None and saved in get_args(safety.Mode):
-            return cast("safety.Mode", stricter_mode(saved, self.ground.places))
-        return self.ground.settings.permissions.mode
+        if self.inputs.options.mode is None and saved in get_args(safety.Mode):
+            return cast("safety.Mode", stricter_mode(saved, self.inputs.places))
+        return self.inputs.settings.permissions.mode
 
     @cached_property
     def workbench(self) -> Workbench:
-        ground, cwd = self.ground, self.ground.options.cwd
+        inputs, cwd = self.inputs, self.inputs.options.cwd
         jobs = ShellJobs(self.transcript.outputs, self.mask.mask)
-        shell = self.shell_in(cwd, jobs, self.confinement, ground.options.terminals)
-        found, is_saved = self.extensions.found(), not ground.options.ephemeral
-        project, flags = self.root if ground.trusted else None, ground.options.flags()
+        shell = self.shell_in(cwd, jobs, self.confinement, inputs.options.terminals)
+        found, is_saved = self.extensions.found(), not inputs.options.ephemeral
+        project, flags = self.root if inputs.trusted else None, inputs.options.flags()
         return Workbench(
             cwd, self.models, self.permissions, shell, jobs, self.plan, found, self.subagents, is_saved, project, flags
         )
@@ -308,18 +308,18 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def shell_in(
         self, cwd: Path, jobs: ShellJobs, confinement: safety.Confinement, terminals: Terminals | None = None
     ) -> Shell:
-        environment = safety.child_environment(os.environ, secrets=self.ground.catalog.key_values())
-        return Shell(cwd, jobs, environment, confinement, self.ground.settings.shell.timeout_seconds, terminals)
+        environment = safety.child_environment(os.environ, secrets=self.inputs.catalog.key_values())
+        return Shell(cwd, jobs, environment, confinement, self.inputs.settings.shell.timeout_seconds, terminals)
 
     @cached_property
     def extensions(self) -> ExtensionBuilder:
-        ground, models, confinement = self.ground, lambda: self.models, lambda: self.confinement
-        return ExtensionBuilder(ground, self.root, self.transcript, self.tasks, self.mask, models, confinement)
+        inputs, models, confinement = self.inputs, lambda: self.models, lambda: self.confinement
+        return ExtensionBuilder(inputs, self.root, self.transcript, self.tasks, self.mask, models, confinement)
 
     @cached_property
     def hooks(self) -> SessionHooks:
         hooks, is_resumed = self.extensions.hooks, self.info is not None
-        cwd = self.ground.options.cwd
+        cwd = self.inputs.options.cwd
         return SessionHooks(hooks, self.transcript, cwd, self.permissions, self.tasks, is_resumed=is_resumed)
 
     @cached_property
@@ -331,7 +331,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return self.files_seen_in(self.workspace)
 
     def files_seen_in(self, workspace: safety.Workspace) -> FilesSeen:
-        return FilesSeen(workspace, self.mask.kind_of_secret, self.memory.recording, self.ground.options.editor)
+        return FilesSeen(workspace, self.mask.kind_of_secret, self.memory.recording, self.inputs.options.editor)
 
     @property
     def _opened(self) -> Sequence[long_term.ScopeMemory]:
@@ -339,7 +339,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def lookup(self) -> memory_index.Lookup | None:
-        return lookup_in(self._opened, self.ground, self.session_catalog)
+        return lookup_in(self._opened, self.inputs, self.session_catalog)
 
     @cached_property
     def search(self) -> SearchMemory | None:
@@ -348,7 +348,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def memory(self) -> long_term.SessionMemory:
         builder = MemoryBuilder(
-            ground=self.ground,
+            inputs=self.inputs,
             scopes=self.scopes,
             memory=self.transcript,
             models=self.models,
@@ -370,7 +370,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         tools = {
             tool.name: tool for tool in (*found, *self.extensions.tools(self.subagents.run), self.subagents.tool())
         }
-        for tool in self.ground.options.tools:
+        for tool in self.inputs.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
         ask_user, hooks = self.hooks.with_notifications(self.tasks.ask_user), ToolEvents(self.hooks, bench.cwd)
@@ -402,7 +402,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             lambda: models.role("compact"),
             self.system_prompt,
             self.tools,
-            self.ground.settings.compaction,
+            self.inputs.settings.compaction,
             context.for_summary,
             on_compacted,
             hooks.before_compaction,
@@ -410,10 +410,10 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def files(self) -> FileUndo | None:
-        settings, transcript = self.ground.settings.checkpoints, self.transcript
-        if not settings.enabled or self.ground.options.ephemeral:
+        settings, transcript = self.inputs.settings.checkpoints, self.transcript
+        if not settings.enabled or self.inputs.options.ephemeral:
             return None
-        checkpoints = safety.Checkpoints(self.ground.options.cwd, get_checkpoints_dir(), transcript.session_id)
+        checkpoints = safety.Checkpoints(self.inputs.options.cwd, get_checkpoints_dir(), transcript.session_id)
         return FileUndo(checkpoints, transcript, self.tasks, settings.keep_days, settings.max_mb * 1_000_000)
 
     async def before_change(self) -> None:
@@ -422,7 +422,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def titles(self) -> Titles:
-        options, wanted = self.ground.options, self.ground.settings.sessions.titles
+        options, wanted = self.inputs.options, self.inputs.settings.sessions.titles
         automatically = options.titles and wanted and not options.ephemeral
         return Titles(self.transcript, self.models, self.tasks, automatically=automatically)
 

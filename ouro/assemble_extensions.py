@@ -16,7 +16,6 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.system_prompt import system_prompt
 from ouro.commands.action import Action
 from ouro.commands.builtin import COMMAND_NAMES, COMMANDS
-from ouro.config import project_hooks, save_setting
 from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
 from ouro.events import Notice, Reply
@@ -24,11 +23,12 @@ from ouro.llm import ModelSource
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_in_background
 from ouro.messages import assistant, system, user
-from ouro.options import Ground
 from ouro.safety import CLAUDE_SETTINGS, Confinement, SecretMask, TrustStore, acting_files, child_environment
 from ouro.session.session import SessionExtensions
 from ouro.session.session_tasks import SessionTasks
+from ouro.session_options import SessionInputs
 from ouro.settings import Settings
+from ouro.settings_sources import project_hooks, save_setting
 from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
@@ -73,7 +73,7 @@ def find_hooks(
 class ExtensionBuilder(msgspec.Struct, dict=True):
     """Constructs what extension files add, each object once, when it is first needed."""
 
-    ground: Ground
+    inputs: SessionInputs
     root: Path
     transcript: MemoryManager
     tasks: SessionTasks
@@ -87,12 +87,12 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def environment(self) -> dict[str, str]:
         """The environment variables of hooks and MCP servers, without keys."""
-        return child_environment(os.environ, secrets=self.ground.catalog.key_values())
+        return child_environment(os.environ, secrets=self.inputs.catalog.key_values())
 
     @cached_property
     def skills(self) -> extensions.Skills:
         """Blocks: reads files, as `commands` does."""
-        settings, trusts = self.ground.settings.skills, self._trusts
+        settings, trusts = self.inputs.settings.skills, self._trusts
         save = partial(save_setting, "skills.without")
         return extensions.Skills(self._files("skills"), settings.without, settings.prompt_tokens, trusts, save)
 
@@ -109,14 +109,14 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
         skills = [SkillTool(use)] if self.skills.prompt() else []
         outputs = mcp.Outputs(self.transcript.outputs, self.mask.mask)
-        return [*skills, *mcp.mcp_tools(self.servers, outputs, self.ground.settings.mcp.tool_budget_tokens)]
+        return [*skills, *mcp.mcp_tools(self.servers, outputs, self.inputs.settings.mcp.tool_budget_tokens)]
 
     @cached_property
     def commands(self) -> extensions.CommandRegistry:
         """Reads the files of the user and, if it is trusted, of the project. Blocks."""
         found = [extensions.command_of(file) for file in self._files("commands")]
         sources = [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)]
-        own = [_own_command(action, self.ground.options.cwd) for action in COMMANDS if action.place == "prompt"]
+        own = [_own_command(action, self.inputs.options.cwd) for action in COMMANDS if action.place == "prompt"]
         registry = extensions.CommandRegistry(sources, COMMAND_NAMES, self._connect, own)
         self.problems += registry.problems()
         return registry
@@ -124,11 +124,11 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def servers(self) -> mcp.McpServers:
         """The MCP servers. Blocks: reads the files that name them."""
-        options, own = self.ground.options, self.ground.settings.mcp.servers
+        options, own = self.inputs.options, self.inputs.settings.mcp.servers
         plugins = extensions.plugin_tables("mcpServers", self.problems)
         try:
             registry = mcp.find_servers(
-                {**options.mcp_servers, **own}, self.root if self.ground.trusted else None, plugins
+                {**options.mcp_servers, **own}, self.root if self.inputs.trusted else None, plugins
             )
         except ConfigError as error:
             registry = mcp.Registry({})
@@ -137,7 +137,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         host = mcp.Host(
             options.cwd,
             self.environment,
-            self.ground.catalog.key_values(),
+            self.inputs.catalog.key_values(),
             lambda text, level: self.tasks.emit(Notice(text, level)),
             self._answer,
             options.captures,
@@ -147,7 +147,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def instructions(self) -> ProjectInstructions:
-        return self.instructions_in(self.ground.options.cwd)
+        return self.instructions_in(self.inputs.options.cwd)
 
     def instructions_in(self, cwd: Path) -> ProjectInstructions:
         """The instructions for a folder of this repository, or of a worktree of it. Blocks.
@@ -166,15 +166,15 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def hooks(self) -> extensions.Hooks:
         """The hooks of the user and, if it is trusted, of the project, which are confined. Blocks."""
-        ground, confinement = self.ground, self.confinement()
-        found, problems = find_hooks(ground.settings, self.root, self._trusts, trusted=ground.trusted)
+        inputs, confinement = self.inputs, self.confinement()
+        found, problems = find_hooks(inputs.settings, self.root, self._trusts, trusted=inputs.trusted)
         self.problems += problems
         found += tuple(hook for file in self._agent_files for hook in file.hooks)
         environment = self.environment | dict.fromkeys(("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(self.root))
         confines = confinement.settings.project_hooks
         confine = (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...]
         hooks = extensions.Hooks(
-            found, extensions.Checks(self.root), ground.options.cwd, environment, self.tasks.warn, confine
+            found, extensions.Checks(self.root), inputs.options.cwd, environment, self.tasks.warn, confine
         )
         try:
             hooks.change_checks(lambda _checks: None)
@@ -212,9 +212,9 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         """The notices about extension files at the start of a session."""
         many = f"{len(self.problems)} problems in extension files: `ouro doctor` lists them."
         notices = self.problems if len(self.problems) <= MAX_NOTICES else [many]
-        if self.ground.trusted:
+        if self.inputs.trusted:
             return notices
-        count = plural(len(acting_files(self.root, self.ground.options.cwd)), "file")
+        count = plural(len(acting_files(self.root, self.inputs.options.cwd)), "file")
         return [f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them.", *notices]
 
     async def _answer(self, server: str, kind: str, about: Line) -> Line:
@@ -248,10 +248,10 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return {"text": text, "model": models.current()[0].spec.name}
 
     def _trusts(self, path: Path) -> bool:
-        return self.ground.trusted and self.ground.trust.is_trusted(self.root, [path])
+        return self.inputs.trusted and self.inputs.trust.is_trusted(self.root, [path])
 
     def _files(self, kind: extensions.FileKind) -> list[extensions.ExtensionFile]:
-        files, problems = extensions.find_files(kind, self.root, self.ground.trusted)
+        files, problems = extensions.find_files(kind, self.root, self.inputs.trusted)
         self.problems += problems
         return files
 

@@ -19,9 +19,9 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import AskModel, SessionChannel, ask_in_background
 from ouro.messages import Message, Usage
-from ouro.options import Ground
 from ouro.safety import Confinement
 from ouro.session.budget import VectorBudget
+from ouro.session_options import SessionInputs
 from ouro.settings import MemorySettings, Settings
 from ouro.tools.shell import ShellJobs
 from ouro.utils.git import find_root
@@ -31,7 +31,7 @@ from ouro.utils.runtime import get_history_dir, get_recall_log_path, home_secret
 class MemoryBuilder(msgspec.Struct, frozen=True):
     """Imports each module where its object is built: a session without memory loads none of them."""
 
-    ground: Ground
+    inputs: SessionInputs
     scopes: long_term.MemoryScopes | None
     """None: memory is off."""
     memory: MemoryManager
@@ -44,7 +44,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
     def build(self, marks: long_term.TurnMarks, *, is_new: bool) -> long_term.SessionMemory:
         """Build the memory of the session; `is_new`: it was not resumed."""
-        options = self.ground.options
+        options = self.inputs.options
         is_written = options.captures and not self.memory.read_only
         manager = self._manager(self.scopes, marks) if self.scopes else None
         capture = self._capture(manager) if manager and is_written else None
@@ -61,7 +61,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         return long_term.LongTermMemoryManager(
             scopes,
             long_term.MemoryPrompt(scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
-            self.ground.options.cwd,
+            self.inputs.options.cwd,
             self.channel,
             long_term.LongTermMemoryConsolidator(
                 self._ask("compact", "consolidation"), self.finds_secret, self._is_compactor_small
@@ -79,14 +79,14 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         repo = next((scope for scope in self._opened if scope.scope == "repo"), None)
         commands = None
         if repo is not None and settings.commands and not self.memory.read_only:
-            commands = long_term.ledger_of(repo, self.finds_secret, self.ground.options.cwd)
+            commands = long_term.ledger_of(repo, self.finds_secret, self.inputs.options.cwd)
         return long_term.TurnRecall(self.memory, finder, self.channel, self._hypotheses(), commands)
 
     def _hypotheses(self) -> long_term.HypothesisModel | None:
         if not self.models.is_given("retrieve"):
             return None
-        catalog = self.ground.catalog
-        is_small = catalog.spec(self.ground.roles["retrieve"]).is_small
+        catalog = self.inputs.catalog
+        is_small = catalog.spec(self.inputs.roles["retrieve"]).is_small
         return long_term.HypothesisModel(
             self._ask("retrieve", "recall"),
             lambda: self.models.role("retrieve")[0].spec.window,
@@ -111,7 +111,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         self, manager: long_term.LongTermMemoryManager, ask: AskModel, more_instructions: str = ""
     ) -> tuple[long_term.SessionNotes, long_term.Capture]:
         assert self.lookup is not None
-        settings, cwd = self._settings, self.ground.options.cwd
+        settings, cwd = self._settings, self.inputs.options.cwd
         notes = long_term.SessionNotes(self._opened, self.lookup, self._root, cwd, settings.half_life_days)
         capture = long_term.Capture(
             notes,
@@ -143,7 +143,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             return long_term.Summaries(memory, self.session_catalog, asks("compact", "summary"), self._mark)
 
         return long_term.MemoryMaintenance(
-            make_summaries=summaries if self.ground.settings.sessions.summaries else None,
+            make_summaries=summaries if self.inputs.settings.sessions.summaries else None,
             make=partial(self._note_workers, manager, asks) if manager and self.lookup else None,
             lock=get_history_dir() / "digest.lock",
             price=self._classifier_price,
@@ -152,7 +152,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             is_automatic=is_automatic,
             is_new=is_new,
             silent=self._settings.write == "silent",
-            carries_over=self.ground.settings.sessions.carry_over == "summary",
+            carries_over=self.inputs.settings.sessions.carry_over == "summary",
         )
 
     def _note_workers(
@@ -193,7 +193,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
     @property
     def _settings(self) -> MemorySettings:
-        return self.ground.settings.memory
+        return self.inputs.settings.memory
 
     @property
     def _opened(self) -> tuple[long_term.ScopeMemory, ...]:
@@ -205,7 +205,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
     @property
     def _root(self) -> Path:
-        return find_root(self.ground.options.cwd)
+        return find_root(self.inputs.options.cwd)
 
 
 def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -> long_term.TurnMarks:
@@ -241,13 +241,13 @@ def open_memory(
 
 
 def lookup_in(
-    scopes: Sequence[long_term.ScopeMemory], ground: Ground, session_catalog: SessionCatalog
+    scopes: Sequence[long_term.ScopeMemory], inputs: SessionInputs, session_catalog: SessionCatalog
 ) -> memory_index.Lookup | None:
     """The search over sessions and memory; None if no scope is in use."""
 
     def embedder() -> memory_index.Embedder | None:
-        budget = VectorBudget(session_catalog, ground.settings.limits)
-        return memory_index.choose_embedder(ground.settings.memory.embedding_model, ground.catalog, budget)
+        budget = VectorBudget(session_catalog, inputs.settings.limits)
+        return memory_index.choose_embedder(inputs.settings.memory.embedding_model, inputs.catalog, budget)
 
     return long_term.make_lookup([scope.store for scope in scopes], embedder) if scopes else None
 

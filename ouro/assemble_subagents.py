@@ -38,10 +38,10 @@ _ALONE = "You work without a user who could answer you. Only your last message i
 
 def build_subagents(session: SessionBuilder) -> Subagents:
     """The kinds of subagents, and what starts one. Blocks: it reads the files in `agents/`."""
-    ground = session.ground
+    inputs = session.inputs
 
     def make_store() -> MemoryStore:
-        if ground.options.ephemeral or session.transcript.read_only:
+        if inputs.options.ephemeral or session.transcript.read_only:
             return DictMemoryStore()
         return YamlFileMemoryStore(session.transcript.outputs.parent / SUBAGENTS, session.mask.mask)
 
@@ -52,10 +52,10 @@ def build_subagents(session: SessionBuilder) -> Subagents:
         ask_user=session.hooks.with_notifications(session.tasks.ask_user),
         channel=session.tasks,
         check_budget=session.budget.check,
-        cwd=ground.options.cwd,
-        in_background=ground.options.captures,
+        cwd=inputs.options.cwd,
+        in_background=inputs.options.captures,
     )
-    return Subagents(session.extensions.agents, services, ground.settings.subagents)
+    return Subagents(session.extensions.agents, services, inputs.settings.subagents)
 
 
 def _make_child(
@@ -68,8 +68,8 @@ def _make_child(
     before_call: BeforeCall,
 ) -> ChildAgent:
     """Construct what a subagent runs on. Blocks. Raises NoModelError: the model of its kind cannot be used."""
-    ground = session.ground
-    has_own_folder = cwd != ground.options.cwd
+    inputs = session.inputs
+    has_own_folder = cwd != inputs.options.cwd
     confinement = session.confinement
     if has_own_folder:
         confinement = session.confinement_in(cwd, lambda: list(permissions.unreadable_files()))
@@ -92,7 +92,7 @@ def _make_child(
     prompt = prompt_message(_make_prompt(spec, instructions, session, has_skills="skill" in tools))
     environment = Environment(cwd, lambda: permissions.mode)
     compactor = Compactor(
-        transcript, models, models, prompt, runner, ground.settings.compaction, environment.whole, instructions.clear
+        transcript, models, models, prompt, runner, inputs.settings.compaction, environment.whole, instructions.clear
     )
     agent = LoopAgent(transcript, models, prompt, runner, compactor, list, instructions.for_paths, before_call)
 
@@ -116,7 +116,7 @@ def _choose_models(spec: AgentSpec, session: SessionBuilder) -> Callable[[], Seq
         return models.current
     if spec.model == CHEAP:
         return lambda: models.role("classify")
-    name = session.ground.catalog.resolve(spec.model)
+    name = session.inputs.catalog.resolve(spec.model)
     models.named(name)  # an error is raised now, not in the middle of the work
     return lambda: models.named(name)
 

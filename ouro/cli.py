@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from ouro.commands.shell import ShellContext
     from ouro.frontends.tui.look import Look
-    from ouro.options import Options
     from ouro.session import Session, SessionCatalog
     from ouro.session.opening import OpenRequest
+    from ouro.session_options import Options
 
     OpenSession = Callable[[OpenRequest], Awaitable[Session]]
     OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
@@ -289,8 +289,8 @@ def _run(args: SimpleNamespace) -> int:
         return asyncio.run(run_headless(_opener(args), _request(args), options))
     if args.output != "text" or args.schema:
         raise UsageError("--output and --schema need -p.", 'Usage: ouro -p "fix the failing test" --output json')
-    from ouro.config import load_settings, save_setting
     from ouro.frontends.tui.first_frame import can_draw
+    from ouro.settings_sources import load_settings, save_setting
 
     open_catalog, open_session = partial(_open_catalog, _folder(args)), partial(_opener, args, titles=True)
     if args.plain or not can_draw():
@@ -331,9 +331,9 @@ def run_full_screen(
 def look_in(folder: Path) -> Look:
     """The look of the screen from the user's settings."""
     from ouro import __version__
-    from ouro.config import load_settings
     from ouro.frontends.tui.look import ANSI, Look, has_few_colors
     from ouro.frontends.welcome import is_first_start
+    from ouro.settings_sources import load_settings
 
     tui = load_settings().tui
     theme = ANSI if has_few_colors() else tui.theme
@@ -364,7 +364,7 @@ def _opener(args: SimpleNamespace, *, titles: bool = False) -> OpenSession:
 
 
 def _options(args: SimpleNamespace, *, titles: bool) -> Options:
-    from ouro.options import Options
+    from ouro.session_options import Options
 
     return Options(
         cwd=_folder(args),

@@ -22,8 +22,8 @@ from ouro.events import PermissionAsked, Permit
 from ouro.frontends.tui.first_frame import can_draw
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.messages import Message, ToolCall, ToolReply, Usage
-from ouro.options import Options
 from ouro.session import OpenRequest
+from ouro.session_options import Options
 from ouro.utils.git import Git, GitError
 from ouro.utils.log import start_log
 

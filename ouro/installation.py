@@ -25,12 +25,12 @@ from ouro.commands.action import ActionContext, Answer
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.commands.folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
-from ouro.config import explain_settings, load_settings, settings_by_place, unknown_variables
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
 from ouro.llm import Catalog, ModelSpec, ScriptedModel
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import CLAUDE_SETTINGS, CONFIG_FILE, MCP_FILE, TrustStore, acting_files
 from ouro.settings import Settings
+from ouro.settings_sources import explain_settings, load_settings, settings_by_place, unknown_variables
 from ouro.utils.git import find_root
 from ouro.utils.json_types import read_json
 from ouro.utils.runtime import (
@@ -69,8 +69,8 @@ def folder_settings(folder: Path | None = None) -> FolderSettings:
 async def unsaved_session() -> AsyncIterator[Session]:
     """A session without messages that is not saved; its costs are counted. Only a request needs a model."""
     from ouro.assemble import open_session
-    from ouro.options import Options
     from ouro.session import OpenRequest
+    from ouro.session_options import Options
 
     options = Options(Path.cwd().resolve())
     try:

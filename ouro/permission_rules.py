@@ -11,11 +11,11 @@ import msgspec
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.mode import MODES, set_mode
 from ouro.commands.render import CodeSpan, Title, View, line, table
-from ouro.config import save_setting, settings_by_place
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.extensions import demand_tools
 from ouro.safety import Kind, parse_rules
+from ouro.settings_sources import save_setting, settings_by_place
 from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.text import local_time
 

@@ -1,4 +1,4 @@
-"""The settings: names, meanings and defaults. `config.py` reads them."""
+"""The settings: names, meanings and defaults. `settings_sources.py` reads them."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from ouro.config import ADD_UP, Places
 from ouro.errors import UsageError
 from ouro.safety import Mode, parse_rule
+from ouro.settings_sources import ADD_UP, Places
 
 MODES: Mapping[Mode, str] = {
     "plan": "plan", "ask": "default", "edit": "acceptEdits", "auto": "bypassPermissions"

@@ -19,8 +19,8 @@ from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.true_forget import OuroHome, TrueForget
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, ToolReply, Usage
-from ouro.options import Options
 from ouro.session import OpenRequest
+from ouro.session_options import Options
 
 SPEC = ModelSpec("scripted", prices=Prices(1, 1))
 PRICED = Usage(input=1000, output=100, cost=0.01)

@@ -7,8 +7,8 @@ from fakes.fake_front_end import FakeFrontEnd
 from ouro.assemble import opener
 from ouro.commands.slash import dispatch
 from ouro.llm import ScriptedModel, call
-from ouro.options import Options
 from ouro.session import OpenRequest
+from ouro.session_options import Options
 
 
 async def test_agents_lists_kinds_files_and_one_subagents_work(repository, home):

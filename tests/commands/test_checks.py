@@ -11,8 +11,8 @@ from ouro.assemble import opener
 from ouro.commands.slash import dispatch
 from ouro.llm import ScriptedModel, call
 from ouro.messages import ToolReply
-from ouro.options import Options
 from ouro.session import OpenRequest
+from ouro.session_options import Options
 
 RULE = '```json\n{"rule": "shell(tox *)"}\n```'
 TOX = call("shell", command="cd . && tox -q")

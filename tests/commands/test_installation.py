@@ -11,8 +11,8 @@ from fakes.local_servers import local_server, models
 from ouro import installation
 from ouro.cli import main
 from ouro.commands.slash import dispatch
-from ouro.config import explain_settings, settings_by_place
 from ouro.safety import TrustStore, acting_files
+from ouro.settings_sources import explain_settings, settings_by_place
 from ouro.utils.runtime import ensure_private_dir, get_home, get_models_path, get_trust_path
 
 

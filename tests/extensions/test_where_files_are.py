@@ -15,8 +15,8 @@ from ouro.cli import main
 from ouro.extensions import fetched, install
 from ouro.llm import ScriptedModel, call
 from ouro.messages import Context
-from ouro.options import Options
 from ouro.session import OpenRequest
+from ouro.session_options import Options
 
 PAGE = Path(__file__).parents[2] / "docs" / "extensions.md"
 _ROW = re.compile(r"^\| ([^|]+?) \|([^|]*)\| (.+) \|$", re.MULTILINE)

@@ -25,7 +25,7 @@ from fakes.ouro_program import OuroProgram
 from ouro.assemble import opener
 from ouro.cli import _catalog
 from ouro.frontends.acp.server import EditorAgent
-from ouro.options import Options
+from ouro.session_options import Options
 
 SCHEMAS = PACKAGES.parent / "@agentclientprotocol" / "sdk" / "schema" / "v1"
 RESULTS = {

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from fakes.local_servers import local_server, models
 
-from ouro.config import Settings, load_settings
 from ouro.errors import ConfigError
 from ouro.llm import Catalog
 from ouro.safety import TrustStore, acting_files
+from ouro.settings_sources import Settings, load_settings
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_trust_path
 

@@ -10,11 +10,11 @@ import pytest
 from ouro.assemble import opener
 from ouro.llm import ScriptedModel, call
 from ouro.messages import ToolReply
-from ouro.options import Options
 from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace
 from ouro.safety.sandbox.landlock import abi
 from ouro.safety.sandbox.tiers import ChosenSandbox, Landlock
 from ouro.session import OpenRequest
+from ouro.session_options import Options
 
 DENIED = ("read(.env)", "read(secrets/**)", "read(~/letters/*.txt)")
 HIDDEN = "canary-77aa31"

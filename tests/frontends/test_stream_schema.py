@@ -17,8 +17,8 @@ from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headl
 from ouro.frontends.headless.input import parse_input
 from ouro.frontends.headless.output import event_to_json, json_line
 from ouro.llm import ScriptedModel, call
-from ouro.options import Options
 from ouro.session import OpenRequest
+from ouro.session_options import Options
 from scripts import stream_schema
 
 from .test_event_json import CASES

@@ -15,8 +15,8 @@ from ouro.mcp import Outputs, mcp_tools, tokens_of
 from ouro.mcp.configuration import approval_key, to_entry
 from ouro.mcp.definition import ToolDefinition, save_approved
 from ouro.memory.tokens import estimate
-from ouro.options import Options
 from ouro.session import OpenRequest
+from ouro.session_options import Options
 from ouro.tools.tool import parse_arguments
 from ouro.tools.truncate import MAX_SHOWN
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from ouro.cli import main
-from ouro.config import load_settings
 from ouro.memory import MemoryManager, YamlFileMemoryStore
 from ouro.memory.backend import MessageRecord
 from ouro.memory.index import Index, Search, Sources, search_sessions
 from ouro.memory.serialization import record_data
 from ouro.memory.sessions.session_folders import image_name
 from ouro.messages import user
+from ouro.settings_sources import load_settings
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -19,8 +19,8 @@ from ouro.errors import TrustNeeded
 from ouro.events import Notice, PermissionAsked, Permit, ToolFinished, ToolStarted, TurnFinished
 from ouro.llm import ScriptedModel, call
 from ouro.messages import Context, ToolReply
-from ouro.options import Options
 from ouro.session import OpenRequest
+from ouro.session_options import Options
 
 PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text()
 RECIPES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1:]

@@ -24,8 +24,8 @@ from ouro.frontends.acp.editor_session import EditorSession
 from ouro.frontends.acp.transport import StdioTransport
 from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
 from ouro.frontends.headless.input import handle_signals
-from ouro.options import Options
 from ouro.session import OpenRequest, Session, SessionCatalog, trust_question
+from ouro.session_options import Options
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
 

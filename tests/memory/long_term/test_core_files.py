@@ -3,12 +3,12 @@
 import pytest
 from fakes.knowledge import Conversation, seen_by_model, write_as_user
 
-from ouro.config import load_settings
 from ouro.errors import ConfigError
 from ouro.memory.index import Index, MemoryFolder, Search, Sources
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import core_entries
 from ouro.memory.long_term.remember import open_file
+from ouro.settings_sources import load_settings
 
 STYLE = ("style.md",)
 

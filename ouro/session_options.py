@@ -1,4 +1,4 @@
-"""The options that the command line or a program sets for every session that it opens."""
+"""What a session is built from: the options of the command line or a program, with the settings of the folder."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ouro.config import Places, explain_settings
 from ouro.errors import NoModelError
 from ouro.llm import Catalog, Model, Role
 from ouro.safety import Mode, TrustStore
 from ouro.settings import McpServerSettings, Settings
+from ouro.settings_sources import Places, explain_settings
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The options of the command line for every session of this process."""
+    """What the command line or a program sets for every session that it opens."""
 
     cwd: Path
     model: str = ""
@@ -55,7 +55,7 @@ class Options(msgspec.Struct, frozen=True):
         return {**own, **self.settings}
 
 
-class Ground(msgspec.Struct):
+class SessionInputs(msgspec.Struct):
     """The inputs from which a session is built, after ouro knows whether the folder is trusted."""
 
     options: Options

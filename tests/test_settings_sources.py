@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ouro.config import (
+from ouro.errors import ConfigError
+from ouro.settings import LimitSettings, PermissionSettings, Settings, ShellSettings, TuiSettings
+from ouro.settings_sources import (
     Given,
     explain_settings,
     load_settings,
@@ -12,8 +14,6 @@ from ouro.config import (
     settings_by_place,
     unknown_variables,
 )
-from ouro.errors import ConfigError
-from ouro.settings import LimitSettings, PermissionSettings, Settings, ShellSettings, TuiSettings
 
 
 @pytest.fixture
