@@ -34,7 +34,7 @@ from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.git import find_root
 from ouro.utils.text import cut, escaped, one_line, plural
-from ouro.utils.worker import Line
+from ouro.utils.worker import JsonObject
 
 MAX_NOTICES = 2
 """More problems than this become one notice, because the user sees them at every start."""
@@ -217,7 +217,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         count = plural(len(acting_files(self.root, self.inputs.options.cwd)), "file")
         return [f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them.", *notices]
 
-    async def _answer(self, server: str, kind: str, about: Line) -> Line:
+    async def _answer(self, server: str, kind: str, about: JsonObject) -> JsonObject:
         """The answer to a question of an MCP server: from the user, or from the model if the user agrees."""
         try:
             return await (
@@ -230,7 +230,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         answer = await self.tasks.ask(f"mcp:{next(_numbers)}", question)
         return answer.answers if isinstance(answer, Reply) else ()
 
-    async def _sample(self, server: str, about: Line) -> Line:
+    async def _sample(self, server: str, about: JsonObject) -> JsonObject:
         """Let a server ask the model, if the user agrees to the question."""
         asked = "\n\n".join(f"{item['role']}: {item['text']}" for item in about["messages"])
         details = f"{about['system']}\n\n{asked}".strip()

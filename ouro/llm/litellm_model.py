@@ -18,7 +18,7 @@ from ouro.llm.providers import provider_of
 from ouro.llm.wire import read_chunks
 from ouro.messages import Message
 from ouro.utils.json_types import dictionaries, string
-from ouro.utils.worker import Line, WorkerProcess, WorkerStopped
+from ouro.utils.worker import JsonObject, WorkerProcess, WorkerStopped
 
 TOO_LONG = "ContextWindowExceededError"
 WORKER = ("-m", "ouro.llm.litellm_worker")
@@ -47,7 +47,7 @@ class LiteLLMModel:
     async def close(self) -> None:
         leave_process(self)
 
-    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Line:
+    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> JsonObject:
         request = _call_arguments(self._model, self._endpoint)
         request |= {"messages": join_all_surrogates(self._messages(messages)), "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
@@ -56,10 +56,10 @@ class LiteLLMModel:
             request["reasoning_effort"] = self._effort
         return request
 
-    def _messages(self, messages: Sequence[Message]) -> list[Line]:
+    def _messages(self, messages: Sequence[Message]) -> list[JsonObject]:
         if not self._is_claude:
             return self._format.messages(messages)
-        sent: list[Line] = []
+        sent: list[JsonObject] = []
         for message in messages:
             # The model requires its thinking with the signatures in later requests.
             blocks = signed_thinking(message, self.spec.name)
@@ -101,14 +101,14 @@ def _litellm_name(name: str) -> str:
     return f"{provider.litellm_prefix}/{name.partition('/')[2]}" if provider and provider.litellm_prefix else name
 
 
-def _call_arguments(model: str, endpoint: Endpoint) -> Line:
+def _call_arguments(model: str, endpoint: Endpoint) -> JsonObject:
     """The arguments of each call of litellm; URL and key are left out if litellm knows them."""
     given = {"api_key": endpoint.api_key, "api_base": endpoint.base_url}
     known = {name: value for name, value in given.items() if value}
     return {"model": model, "first": endpoint.timeouts.first, "connect": endpoint.timeouts.connect, **known}
 
 
-def _make_error(error: Line, endpoint: Endpoint, model: str) -> ModelError:
+def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError:
     """The ModelError for a failure that the process reported; the key is removed."""
     head, _, rest = error["message"].partition(" - ")
     message = rest.strip() if rest and "litellm." in head else error["message"]  # without litellm's class names
@@ -125,7 +125,7 @@ def _make_error(error: Line, endpoint: Endpoint, model: str) -> ModelError:
 class _LiteLLMChunks(OpenAIChunks):
     """Parses chat completions of litellm, in which Anthropic's thinking has separate blocks."""
 
-    def _delta(self, delta: Line) -> Iterator[Chunk]:
+    def _delta(self, delta: JsonObject) -> Iterator[Chunk]:
         yield from super()._delta(delta)
         for block in dictionaries(delta.get("thinking_blocks")):
             if block.get("type") == "redacted_thinking":
@@ -134,7 +134,7 @@ class _LiteLLMChunks(OpenAIChunks):
                 yield ThinkingChunk("", signature)
 
 
-def _mark_message(message: Line) -> Line:
+def _mark_message(message: JsonObject) -> JsonObject:
     if message["role"] == "tool":
         return mark_for_cache([message])[0]
     content = message["content"]
@@ -143,7 +143,7 @@ def _mark_message(message: Line) -> Line:
     return {**message, "content": mark_for_cache(content)}
 
 
-async def stream_events(user: object, name: str, request: Line, endpoint: Endpoint) -> AsyncGenerator[Any, None]:
+async def stream_events(user: object, name: str, request: JsonObject, endpoint: Endpoint) -> AsyncGenerator[Any, None]:
     """The events that the litellm process streams for a request; closing the generator cancels the request.
 
     Args:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ouro.utils.worker import Handler, Line, run_worker
+from ouro.utils.worker import Handler, JsonObject, run_worker
 
 ALWAYS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
 STREAMING: dict[str, Any] = ALWAYS | {
@@ -49,14 +49,14 @@ def _handler() -> Handler:
     return lambda name, *request: (_stream if name == "ask" else _embed)(litellm, *request)
 
 
-async def _stream(litellm: Any, ask: Line, emit: Callable[[Line], None]) -> None:
+async def _stream(litellm: Any, ask: JsonObject, emit: Callable[[JsonObject], None]) -> None:
     stream = await litellm.acompletion(**_set_timeout(ask), **STREAMING)
     async with contextlib.aclosing(stream):
         async for chunk in stream:
             emit(_to_event(chunk, stream))
 
 
-async def _embed(litellm: Any, ask: Line, emit: Callable[[Line], None]) -> None:
+async def _embed(litellm: Any, ask: JsonObject, emit: Callable[[JsonObject], None]) -> None:
     answer = await litellm.aembedding(**_set_timeout(ask), **ALWAYS)
     data = answer.model_dump(exclude_none=True)
     cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from ouro import __version__
 from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
 from ouro.mcp.stdio import ServerEnded, stdio_transport
-from ouro.utils.worker import Line
+from ouro.utils.worker import JsonObject
 
 MAX_PAGES = 100
 MAX_TOOLS = 2_000
@@ -67,7 +67,7 @@ class Connection:
         emit: sends what happens.
     """
 
-    def __init__(self, request: Line, emit: Callable[[Line], None]) -> None:
+    def __init__(self, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
         self._request = request
         self._emit = emit
         self._changed = asyncio.Event()
@@ -122,10 +122,10 @@ class Connection:
         if waiting is not None and not waiting.done():
             waiting.set_result(value)
 
-    async def call(self, tool: str, arguments: Line, emit: Callable[[Line], None]) -> None:
+    async def call(self, tool: str, arguments: JsonObject, emit: Callable[[JsonObject], None]) -> None:
         """Send the progress of a tool call, then its result: the structured content if there is no other."""
         reported = 0.0
-        withheld: list[Line] = []
+        withheld: list[JsonObject] = []
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             nonlocal reported
@@ -145,10 +145,10 @@ class Connection:
             found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[:MAX_TEXT]
         emit({"result": {**found, "failed": result.is_error}})
 
-    async def read(self, uri: str) -> Line:
+    async def read(self, uri: str) -> JsonObject:
         return contents((await self._send(lambda: self.client.read_resource(uri))).contents)
 
-    async def prompt(self, name: str, arguments: dict[str, str]) -> Line:
+    async def prompt(self, name: str, arguments: dict[str, str]) -> JsonObject:
         result = await self._send(lambda: self.client.get_prompt(name, arguments))
         texts = [block_text(message.content) for message in result.messages]
         return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
@@ -237,13 +237,13 @@ class Connection:
             incoming, outgoing = await stack.enter_async_context(transport)
             yield _ValidLists(incoming, self._drop_invalid), outgoing
 
-    def _drop_invalid(self, result: Line) -> None:
+    def _drop_invalid(self, result: JsonObject) -> None:
         """Remove invalid items from a list: the SDK would refuse the whole list."""
         for field in _LISTS.keys() & result.keys():
             if isinstance(items := result[field], list):
                 result[field] = [item for item in items if self._is_valid(field, item, result)]
 
-    def _is_valid(self, field: str, item: Any, result: Line) -> bool:
+    def _is_valid(self, field: str, item: Any, result: JsonObject) -> bool:
         try:
             validate_server_result(_LISTS[field], self.client.protocol_version, {**result, field: [item]})
         except ValidationError as error:
@@ -273,7 +273,7 @@ class Connection:
                 await asyncio.sleep(5)
                 self._changed.set()
 
-    async def _list_offers(self, client: Client) -> Line:
+    async def _list_offers(self, client: Client) -> JsonObject:
         self._left_out.clear()
         began = time.monotonic()
         can = client.server_capabilities
@@ -332,7 +332,7 @@ class Connection:
         content = types.TextContent(type="text", text=answer["text"])
         return types.CreateMessageResult(role="assistant", content=content, model=answer["model"])
 
-    async def _ask(self, kind: str, about: Line) -> Any:
+    async def _ask(self, kind: str, about: JsonObject) -> Any:
         number = len(self._questions) + 1
         self._questions[number] = asyncio.get_running_loop().create_future()
         self._emit({"ask": kind, "number": number, "about": about})
@@ -358,7 +358,7 @@ class Connection:
 class _ValidLists(ObjectReceiveStream[Any]):
     """A stream of server messages that passes each result through `check`."""
 
-    def __init__(self, incoming: ObjectReceiveStream[Any], check: Callable[[Line], None]) -> None:
+    def __init__(self, incoming: ObjectReceiveStream[Any], check: Callable[[JsonObject], None]) -> None:
         self._incoming = incoming
         self._check = check
 
@@ -390,7 +390,7 @@ async def _list_all(list_page: Any, field: str) -> list[Any]:
     return items[:MAX_TOOLS]
 
 
-def _describe_tool(tool: types.Tool) -> Line:
+def _describe_tool(tool: types.Tool) -> JsonObject:
     from jsonschema import SchemaError
     from jsonschema.validators import Draft202012Validator
 
@@ -411,10 +411,10 @@ def _describe_tool(tool: types.Tool) -> Line:
     }
 
 
-def contents(blocks: Sequence[Any]) -> Line:
+def contents(blocks: Sequence[Any]) -> JsonObject:
     """The text and images of content blocks or resource contents, cut to the limits."""
     texts: list[str] = []
-    images: list[Line] = []
+    images: list[JsonObject] = []
     size = 0
     for block in blocks:
         data, media_type = _data_of(block)

@@ -13,7 +13,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl, BaseModel
 
 from ouro.mcp.tokens import Tokens
-from ouro.utils.worker import Line
+from ouro.utils.worker import JsonObject
 
 MAX_BODY = 32 * 1024 * 1024
 """Maximum bytes of an answer that is not a stream of events; the SDK limits each event itself."""
@@ -71,7 +71,7 @@ class _Limited(httpx2.AsyncByteStream):
 
 
 async def login_provider(
-    request: Line, emit: Callable[[Line], None], on_refused: Callable[[], None]
+    request: JsonObject, emit: Callable[[JsonObject], None], on_refused: Callable[[], None]
 ) -> OAuthClientProvider | None:
     """The OAuth provider: with stored tokens, or with a login in the browser if `login` is set.
 
@@ -117,7 +117,7 @@ async def login_provider(
 class _Redirect:
     """Listens on loopback for the redirect of the browser with the code. The SDK checks `state`."""
 
-    def __init__(self, emit: Callable[[Line], None], scope: str) -> None:
+    def __init__(self, emit: Callable[[JsonObject], None], scope: str) -> None:
         self._emit = emit
         self._scope = scope
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()

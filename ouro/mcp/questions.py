@@ -10,14 +10,14 @@ from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.mcp.definition import ServerPrompt
 from ouro.utils.text import one_line
-from ouro.utils.worker import Line
+from ouro.utils.worker import JsonObject
 
 MAX_FIELDS = 20
 _YES_NO = ("yes", "no")
 AskUser = Callable[[Question], Awaitable[tuple[str, ...]]]
 
 
-async def answer_elicitation(server: str, about: Line, ask: AskUser) -> Line:
+async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> JsonObject:
     """Ask the user to open a URL or to fill in a form; returns the result for the protocol."""
     message = one_line(str(about.get("message", "")), 500)
     intro = f"The MCP server {server} asks: {message}"
@@ -41,10 +41,10 @@ async def answer_elicitation(server: str, about: Line, ask: AskUser) -> Line:
     return {"action": "accept", "content": content}
 
 
-_DECLINED: Line = {"action": "decline"}
+_DECLINED: JsonObject = {"action": "decline"}
 
 
-async def _ask_field(intro: str, name: str, field: Line, ask: AskUser) -> Any:
+async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> Any:
     """Ask for one field until the answer is valid; without an answer returns its default, or None."""
     kind = field.get("type", "string")
     label = one_line(f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300)
@@ -61,14 +61,14 @@ async def _ask_field(intro: str, name: str, field: Line, ask: AskUser) -> Any:
             problem = f"`{one_line(answers[0], 40)}` does not fit ({kind}). "
 
 
-def _choices(field: Line) -> tuple[str, ...]:
+def _choices(field: JsonObject) -> tuple[str, ...]:
     found = field.get("enum") or [
         option.get("const") for option in field.get("oneOf") or field.get("anyOf") or () if isinstance(option, dict)
     ]
     return tuple(str(value) for value in found if value is not None)
 
 
-def _value(kind: str, answers: tuple[str, ...], field: Line) -> Any:
+def _value(kind: str, answers: tuple[str, ...], field: JsonObject) -> Any:
     match kind:
         case "array":
             return list(answers)

@@ -23,7 +23,7 @@ from ouro.settings import McpServerSettings
 from ouro.utils.log import log
 from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean, one_line, plural
-from ouro.utils.worker import Line, WorkerProcess, WorkerStopped
+from ouro.utils.worker import JsonObject, WorkerProcess, WorkerStopped
 
 WORKER = ("-m", "ouro.mcp.worker")
 MAX_LOG = 200
@@ -65,7 +65,7 @@ class Host(msgspec.Struct, frozen=True):
     secrets: Sequence[str]
     """The keys of model providers."""
     notify: Callable[[str, Level], None]
-    on_question: Callable[[str, str, Line], Awaitable[Line]]
+    on_question: Callable[[str, str, JsonObject], Awaitable[JsonObject]]
     """Answers the question of a server: its name, `elicit` or `sample`, and the parameters."""
     has_user: bool = True
     confine: Callable[[Sequence[str]], Sequence[str]] = tuple
@@ -85,7 +85,7 @@ class _Worker:
             self._process = WorkerProcess(WORKER)
         return self._process
 
-    async def events(self, name: str, request: Line) -> AsyncGenerator[Line, None]:
+    async def events(self, name: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
         """The events that the worker sends for a request. Raises WorkerStopped, and ServerFailed or a subclass."""
         async with aclosing(self.process.ask(name, request)) as lines:
             async for line in lines:
@@ -166,7 +166,7 @@ class McpServer:
         self.approved = {**(self.approved or {}), **{tool.name: tool for tool in tools}}
         save_approved(self._key, tools)
 
-    async def call(self, tool: str, arguments: Line, report: Callable[[str], None]) -> Outcome:
+    async def call(self, tool: str, arguments: JsonObject, report: Callable[[str], None]) -> Outcome:
         """Call a tool. Cancelling it cancels the call in the server.
 
         Raises:
@@ -258,7 +258,7 @@ class McpServer:
         finally:
             self.has_started.set()
 
-    def _open_request(self) -> Line:
+    def _open_request(self) -> JsonObject:
         host = self._host
         settings = expand_variables(self.settings, os.environ, host.secrets)
         command: Sequence[str] = [settings.command, *settings.args] if settings.command else []
@@ -296,7 +296,7 @@ class McpServer:
             self.log.append(f"tool {one_line(name, 80)}: not used in requests, its schema is not valid")
         self.has_started.set()
 
-    def _on_event(self, event: Line) -> None:
+    def _on_event(self, event: JsonObject) -> None:
         if "log" in event:
             self.log.append(one_line(event["log"], 500))
         elif "group" in event:
@@ -306,7 +306,7 @@ class McpServer:
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
 
-    async def _answer(self, event: Line) -> None:
+    async def _answer(self, event: JsonObject) -> None:
         """Answer a question of the server; meanwhile its calls do not time out."""
         for clock in self._clocks:
             clock.reschedule(None)
@@ -342,7 +342,7 @@ class McpServer:
         last = f" The last line of its log: {self.log[-1]}" if self.log else ""
         return one_line(f"{where}{str(error).rstrip('.')}.{last}", 400)
 
-    async def _ask(self, name: str, request: Line, report: Callable[[str], None] = lambda _text: None) -> Outcome:
+    async def _ask(self, name: str, request: JsonObject, report: Callable[[str], None] = lambda _text: None) -> Outcome:
         try:
             return await self._ask_once(name, request, report)
         except NotConnected:
@@ -351,9 +351,9 @@ class McpServer:
             await self.ready()
             return await self._ask_once(name, request, report)
 
-    async def _ask_once(self, name: str, request: Line, report: Callable[[str], None]) -> Outcome:
+    async def _ask_once(self, name: str, request: JsonObject, report: Callable[[str], None]) -> Outcome:
         limit = self.settings.timeout_seconds
-        event: Line = {}
+        event: JsonObject = {}
         try:
             async with asyncio.timeout(limit) as clock:
                 self._clocks.add(clock)
@@ -426,7 +426,7 @@ class McpServers:
                 server.start()
 
 
-def _parse_outcome(result: Line) -> Outcome:
+def _parse_outcome(result: JsonObject) -> Outcome:
     import base64
 
     images = []

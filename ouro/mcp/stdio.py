@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from ouro.utils.runtime import send_signal
-from ouro.utils.worker import Line
+from ouro.utils.worker import JsonObject
 
 MAX_LINE = 32 * 1024 * 1024
 """Maximum bytes of a message. The transport of the SDK has no limit, and copies its buffer for each piece."""
@@ -38,7 +38,7 @@ async def stdio_transport(
     command: Sequence[str],
     environment: Mapping[str, str],
     cwd: str,
-    emit: Callable[[Line], None],
+    emit: Callable[[JsonObject], None],
     on_end: Callable[[str], None],
 ) -> AsyncGenerator[tuple[Any, Any], None]:
     """The two streams of a transport of the SDK.

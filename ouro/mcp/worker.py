@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ouro.utils.worker import Handler, Line, run_worker
+from ouro.utils.worker import Handler, JsonObject, run_worker
 
 if TYPE_CHECKING:
     from ouro.mcp.connection import Connection
@@ -46,7 +46,7 @@ class _Requests:
         self._connect = connect
         self._connections: dict[str, Connection] = {}
 
-    async def answer(self, name: str, request: Line, emit: Callable[[Line], None]) -> None:
+    async def answer(self, name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
         match name:
             case "ping":
                 pass
@@ -61,7 +61,7 @@ class _Requests:
             case "prompt":
                 emit({"result": await self._find_connection(request).prompt(request["name"], request["arguments"])})
 
-    async def _open(self, request: Line, emit: Callable[[Line], None]) -> None:
+    async def _open(self, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
         name = request["name"]
         connection = self._connections[name] = self._connect(request, emit)
         try:
@@ -70,7 +70,7 @@ class _Requests:
             if self._connections.get(name) is connection:
                 del self._connections[name]
 
-    def _find_connection(self, request: Line) -> Connection:
+    def _find_connection(self, request: JsonObject) -> Connection:
         connection = self._connections.get(request["server"])
         if connection is None:
             raise LookupError("The server is not connected.")

@@ -22,8 +22,8 @@ from typing import Any
 from ouro.errors import OuroError
 from ouro.utils.runtime import take_stdout
 
-Line = dict[str, Any]
-Handler = Callable[[str, Line, Callable[[Line], None]], Awaitable[None]]
+JsonObject = dict[str, Any]
+Handler = Callable[[str, JsonObject, Callable[[JsonObject], None]], Awaitable[None]]
 """Answers a request, by its name; sends events with the function."""
 START_TIMEOUT = 120.0
 """Seconds for the imports of the worker, which take 4 s on an idle machine."""
@@ -52,8 +52,8 @@ class WorkerProcess:
     def __init__(self, arguments: Sequence[str]) -> None:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._inboxes: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Line]]] = {}
-        self._outbox: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
+        self._inboxes: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[JsonObject]]] = {}
+        self._outbox: queue.SimpleQueue[JsonObject | None] = queue.SimpleQueue()
         self._ready = self._dead = False
         self._stderr: deque[str] = deque(maxlen=MAX_STDERR)
         self._process = subprocess.Popen(
@@ -79,8 +79,8 @@ class WorkerProcess:
         return self._process.pid
 
     async def ask(
-        self, name: str, request: Line, *, first: float | None = None, idle: float | None = None
-    ) -> AsyncGenerator[Line, None]:
+        self, name: str, request: JsonObject, *, first: float | None = None, idle: float | None = None
+    ) -> AsyncGenerator[JsonObject, None]:
         """Yield the answers to a request; `end` or `error` is the last. Closing the generator cancels the request.
 
         Args:
@@ -91,7 +91,7 @@ class WorkerProcess:
             WorkerStopped: it died, could not start, or is silent.
         """
         number = next(self._numbers)
-        inbox: asyncio.Queue[Line] = asyncio.Queue()
+        inbox: asyncio.Queue[JsonObject] = asyncio.Queue()
         with self._lock:
             self._inboxes[number] = (asyncio.get_running_loop(), inbox)
             ready, dead = self._ready, self._dead
@@ -160,7 +160,7 @@ class WorkerProcess:
             for data in pipe:
                 self._stderr.append(data.decode("utf-8", "replace").rstrip())
 
-    def _deliver(self, line: Line, number: int | None = None) -> None:
+    def _deliver(self, line: JsonObject, number: int | None = None) -> None:
         """Put a line into the inbox of a request, or of all requests if it has no number."""
         with self._lock:
             inboxes = [inbox for key, inbox in self._inboxes.items() if number in (None, key)]
@@ -172,7 +172,7 @@ class WorkerProcess:
 
 def run_worker(
     load: Callable[[], Handler],
-    error_fields: Callable[[BaseException], Line],
+    error_fields: Callable[[BaseException], JsonObject],
     on_end: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve requests until the input closes; for the `main` of a worker.
@@ -183,7 +183,7 @@ def run_worker(
         on_end: called in a thread when the input has closed; the process ends when it returns.
     """
     output = os.fdopen(take_stdout(), "w", encoding="utf-8")
-    lines: asyncio.Queue[Line] = asyncio.Queue()
+    lines: asyncio.Queue[JsonObject] = asyncio.Queue()
     running: dict[int, asyncio.Task[None]] = {}
     loop = asyncio.new_event_loop()
 
@@ -193,14 +193,14 @@ def run_worker(
         on_end()
         os._exit(0)
 
-    def send(message: Line) -> None:
+    def send(message: JsonObject) -> None:
         output.write(json.dumps(message, default=str) + "\n")
         output.flush()
 
-    async def answer(handler: Handler, number: int, line: Line) -> None:
+    async def answer(handler: Handler, number: int, line: JsonObject) -> None:
         begun = False
 
-        def emit(event: Line) -> None:
+        def emit(event: JsonObject) -> None:
             nonlocal begun
             begun = True
             send({"id": number, "event": event})
