@@ -52,7 +52,7 @@ from ouro.tools.files_seen import FilesSeen
 from ouro.tools.memory_search import SearchMemory
 from ouro.tools.shell import Shell, ShellJobs, clean_up_orphans
 from ouro.tools.shell_process import Terminals
-from ouro.tools.todo import Plan
+from ouro.tools.todo import TodoPlan
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes
 from ouro.utils.runtime import (
@@ -185,7 +185,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def __post_init__(self) -> None:
         cwd, limits = self.inputs.options.cwd, self.inputs.settings.limits
         self.root = find_root(cwd)
-        self.plan = Plan()
+        self.plan = TodoPlan()
         self.environment = Environment(cwd, lambda: self.permissions.mode)
         self.budget = Budget(self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec)
 

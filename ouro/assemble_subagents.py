@@ -24,7 +24,7 @@ from ouro.session.session_hooks import ToolEvents
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.shell import ShellJobs
 from ouro.tools.subagent import AgentSpec
-from ouro.tools.todo import Plan
+from ouro.tools.todo import TodoPlan
 from ouro.tools.tool import AnyTool
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _make_child(
     found = builtin_tools(
         session.shell_in(cwd, jobs, confinement),
         jobs,
-        Plan(),
+        TodoPlan(),
         session.files_seen_in(workspace),
         session.search,
         permissions.keeps_back,

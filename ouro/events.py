@@ -194,8 +194,8 @@ class Titled(EventStruct, frozen=True):
     title: str
 
 
-class Remembered(msgspec.Struct, frozen=True):
-    """A note or a line of core memory, and the result of saving it."""
+class RecalledNote(msgspec.Struct, frozen=True):
+    """A note, or a command that ran before: whether it was sent with a message, and why."""
 
     id: str
     text: str
@@ -211,7 +211,7 @@ class Remembered(msgspec.Struct, frozen=True):
 class NotesRecalled(EventStruct, frozen=True):
     """The receipt of recall: notes that were sent to the model with the last message, or with the results of tools."""
 
-    items: tuple[Remembered, ...]
+    items: tuple[RecalledNote, ...]
     way: str
     """`local`, `hyde`, or `touch`: notes about files that tools have used."""
     milliseconds: float = 0.0

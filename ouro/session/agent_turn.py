@@ -24,7 +24,7 @@ from ouro.safety import Mode, Permissions, narrower
 from ouro.session.rewind import FileUndo
 from ouro.session.session_hooks import SessionHooks
 from ouro.session.session_tasks import SessionTasks
-from ouro.tools.todo import Plan
+from ouro.tools.todo import TodoPlan
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut
 
@@ -156,7 +156,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     """The environment of the agent; its changes are sent to the model."""
     memory: SessionMemory
     """Adds to the message, and receives the events of the turn."""
-    plan: Plan
+    plan: TodoPlan
     tasks: SessionTasks
     files: FileUndo | None
     """Checkpoints of the files; None if they are off."""

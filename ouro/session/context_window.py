@@ -26,7 +26,7 @@ from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.session.session_tasks import SessionTasks
 from ouro.tools.shell import ShellJobs
-from ouro.tools.todo import Plan
+from ouro.tools.todo import TodoPlan
 
 SEARCH_HINT = "The earlier messages can be searched with `memory_search`."
 ASIDE = """\
@@ -86,7 +86,7 @@ class SentContext(msgspec.Struct, frozen=True, eq=False):
 
     environment: Environment
     instructions: ProjectInstructions
-    plan: Plan
+    plan: TodoPlan
     jobs: ShellJobs
     has_search: bool
     """Whether the agent can search older messages."""
@@ -306,7 +306,7 @@ def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
     return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if heading else ()
 
 
-async def update_plan_when_loaded(plan: Plan, memory: MemoryManager, emit: Emit) -> None:
+async def update_plan_when_loaded(plan: TodoPlan, memory: MemoryManager, emit: Emit) -> None:
     """Correct the plan when everything that is sent is loaded: at first only the part for the screen was read."""
     await memory.pager.loaded()
     found = find_plan(memory)

@@ -14,7 +14,7 @@ from ouro.events import (
     NotesRecalled,
     Notice,
     Prompted,
-    Remembered,
+    RecalledNote,
     Replied,
     TextDelta,
     ThinkingDelta,
@@ -120,7 +120,7 @@ def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Ite
             case RecalledRecord(items=notes, way=way):
                 # The record holds the ids of notes, not their texts.
                 yield NotesRecalled(
-                    tuple(Remembered(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in notes), way
+                    tuple(RecalledNote(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in notes), way
                 )
             case ModelRecord(model):
                 yield Notice(f"Model: {model}")

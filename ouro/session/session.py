@@ -44,7 +44,7 @@ from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.turn_queue import Draft
 from ouro.tools.shell import Shell, ShellJobs, exit_status
-from ouro.tools.todo import Plan
+from ouro.tools.todo import TodoPlan
 from ouro.tools.tool import ToolResult
 from ouro.utils.git import git_branch
 from ouro.utils.project_files import list_project_files
@@ -68,7 +68,7 @@ class Workbench(msgspec.Struct, frozen=True):
     permissions: Permissions
     shell: Shell
     jobs: ShellJobs
-    plan: Plan
+    plan: TodoPlan
     extensions: SessionExtensions
     subagents: Subagents
     is_saved: bool = True

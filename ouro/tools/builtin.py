@@ -14,7 +14,7 @@ from ouro.tools.grep import Grep
 from ouro.tools.memory_search import MemorySearch, SearchMemory
 from ouro.tools.read import Read
 from ouro.tools.shell import Shell, ShellJobs, ShellKill, ShellOutput
-from ouro.tools.todo import Plan, TodoWrite
+from ouro.tools.todo import TodoPlan, TodoWrite
 from ouro.tools.tool import AnyTool
 from ouro.tools.web_fetch import WebFetch
 
@@ -22,7 +22,7 @@ from ouro.tools.web_fetch import WebFetch
 def builtin_tools(
     shell: Shell,
     jobs: ShellJobs,
-    plan: Plan,
+    plan: TodoPlan,
     seen: FilesSeen,
     search: SearchMemory | None = None,
     keeps_back: Callable[[Path], bool] = lambda _path: False,

@@ -11,7 +11,7 @@ from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 
-class Plan(msgspec.Struct):
+class TodoPlan(msgspec.Struct):
     """The agent's todos: the tool writes them, the front end reads them."""
 
     items: tuple[Todo, ...] = ()
@@ -36,7 +36,7 @@ class TodoWrite(Tool[TodoArgs]):
     effect: ClassVar[Effect] = Effect.NONE
     Args = TodoArgs
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TodoPlan) -> None:
         self._plan = plan
 
     def title(self, args: TodoArgs) -> str:

@@ -47,6 +47,22 @@ DOC_WORDS = {
 FUNCTION_NAMES = {"told", "kept", "united", "taken_up", "whence", "said", "asked", "noted", "beside", "gone"}
 """Participles and adverbs: a function is named by a verb, a value by a noun."""
 
+BARE_NAMES = {
+    "Line",
+    "Entry",
+    "Hit",
+    "Piece",
+    "Block",
+    "Plan",
+    "Found",
+    "Reading",
+    "Row",
+    "Kept",
+    "Listed",
+    "Remembered",
+}
+"""A class names its subject: `DiffHunk`, `MemoryEntry`."""
+
 ALLOWED: dict[tuple[str, str], str] = {
     ("ouro/memory/long_term/git/ledger.py", "vouched"): "the name of a file on disk",
     ("docs/commands.md", "take_back"): "a key name in settings",
@@ -86,11 +102,15 @@ def _matches(text: str) -> Iterator[tuple[str, str, re.Match[str]]]:
 
 
 def wrong_names() -> Iterator[str]:
-    """Loop variables named `each`, and functions named by a participle or adverb."""
+    """Loop variables named `each`, functions named by a participle or adverb, and classes without a subject."""
     for source in sources():
         for node in source.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in FUNCTION_NAMES:
                 yield f"ouro/{source.name}:{node.lineno}: function {node.name}"
+            if isinstance(node, ast.ClassDef) and node.name in BARE_NAMES:
+                yield f"ouro/{source.name}:{node.lineno}: class {node.name}: name its subject"
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in BARE_NAMES:
+                yield f"ouro/{source.name}:{node.lineno}: type {node.id}: name its subject"
             if isinstance(node, ast.Name) and node.id == "each" and isinstance(node.ctx, ast.Store):
                 yield f"ouro/{source.name}:{node.lineno}: variable `each`"
 

@@ -18,7 +18,7 @@ from ouro.events import (
     Prompted,
     QuestionAsked,
     QuestionClosed,
-    Remembered,
+    RecalledNote,
     Replied,
     Retrying,
     SubagentProgress,
@@ -130,7 +130,7 @@ CASES = [
     ),
     (Titled("Mend the import"), {"type": "titled", "title": "Mend the import"}),
     (
-        NotesRecalled((Remembered("mem_1", "Use uv.", "loaded", "names uv", "repo", 0.8, 12, 3),), "local", 4.26),
+        NotesRecalled((RecalledNote("mem_1", "Use uv.", "loaded", "names uv", "repo", 0.8, 12, 3),), "local", 4.26),
         {
             "type": "notes_recalled",
             "items": [

@@ -7,12 +7,12 @@ from fakes.tool_context import call
 
 from ouro.display import Display, Todo, Todos
 from ouro.errors import ToolError
-from ouro.tools.todo import Plan, TodoWrite
+from ouro.tools.todo import TodoPlan, TodoWrite
 from ouro.tools.tool import ToolResult
 
 
 async def test_whole_list_is_stored_shown_and_confirmed():
-    plan = Plan()
+    plan = TodoPlan()
     todos = [{"text": "read", "state": "done"}, {"text": "write", "state": "in_progress"}, {"text": "test"}]
     expected = (Todo("read", "done"), Todo("write", "in_progress"), Todo("test"))
     assert await call(TodoWrite(plan), todos=todos) == ToolResult(
@@ -23,4 +23,4 @@ async def test_whole_list_is_stored_shown_and_confirmed():
 
 async def test_an_unknown_state_is_refused():
     with pytest.raises(ToolError, match="Wrong arguments for todo"):
-        await call(TodoWrite(Plan()), todos=[{"text": "x", "state": "later"}])
+        await call(TodoWrite(TodoPlan()), todos=[{"text": "x", "state": "later"}])

@@ -9,7 +9,7 @@ from itertools import takewhile
 import msgspec
 
 from ouro.safety.shell.command import Command, Word
-from ouro.safety.shell.tables import FIND_EXPRESSION, LISTS, PATTERNS_FIRST, SCRIPTS, Row, rows
+from ouro.safety.shell.tables import FIND_EXPRESSION, LISTS, PATTERNS_FIRST, SCRIPTS, CommandRow, rows
 
 _UNASKED = ("files", "file", "pattern", "script", "text", "changes")
 _GIT_SETTING = re.compile(
@@ -97,7 +97,7 @@ class ReadOptions(msgspec.Struct):
         return any(a == b for a, b in pairs) or any(a.startswith(b) or b.startswith(a) for a, b in long)
 
 
-def read_options(words: Sequence[Word], row: Row) -> ReadOptions:
+def read_options(words: Sequence[Word], row: CommandRow) -> ReadOptions:
     """Sort the words of a command by its row."""
     found, rest = ReadOptions(), list(words)
     while rest:
@@ -114,7 +114,7 @@ def read_options(words: Sequence[Word], row: Row) -> ReadOptions:
     return found
 
 
-def _read_option(word: Word, row: Row, rest: list[Word], found: ReadOptions) -> bool:
+def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptions) -> bool:
     """Read an option, and its value from `rest`; returns whether it is listed."""
     value: Word | None = None
     if word.text.startswith("--"):

@@ -238,7 +238,7 @@ writes logs and asks the registry; go fetches the version that go.mod names. doc
 """
 
 
-class Row(msgspec.Struct, frozen=True):
+class CommandRow(msgspec.Struct, frozen=True):
     """What the options of a command mean."""
 
     letters: str
@@ -249,14 +249,16 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @cache
-def rows() -> dict[str, Row]:
+def rows() -> dict[str, CommandRow]:
     """The rows of the table, by command."""
-    found: dict[str, Row] = {}
+    found: dict[str, CommandRow] = {}
     for line in re.sub(r"\n +", " ", _COMMANDS).strip().splitlines()[1:]:
         commands, letters, long, valued, operands = (cell.strip() for cell in line.split("|"))
         marks = {option[0]: option[1] for option in re.findall(r"([\w-]+)(\S*)", valued)}
-        found |= dict.fromkeys(commands.split(), Row(letters, names(long), marks, msgspec.convert(operands, Operands)))
+        found |= dict.fromkeys(
+            commands.split(), CommandRow(letters, names(long), marks, msgspec.convert(operands, Operands))
+        )
     return found
 
 
-UNKNOWN = Row("", frozenset(), {}, "any")
+UNKNOWN = CommandRow("", frozenset(), {}, "any")

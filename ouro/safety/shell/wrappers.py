@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ouro.safety.shell.command import Assignment, Command, Word
 from ouro.safety.shell.read_only import files_read, find_runs, find_starts, read_options
-from ouro.safety.shell.tables import Row, names, rows
+from ouro.safety.shell.tables import CommandRow, names, rows
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
 _UNDERSTOOD = re.compile(r"[nPL] -?\d+|I \{\}|d \\n")
@@ -147,7 +147,7 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     return folders if folders and command.name != "ls" else (*folders, ".")
 
 
-def _unwrap(command: Command, row: Row) -> Inner | None:
+def _unwrap(command: Command, row: CommandRow) -> Inner | None:
     name = command.program
     if name == "command" and command.arguments and command.arguments[0].text in ("-v", "-V"):
         return None

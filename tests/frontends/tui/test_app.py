@@ -13,7 +13,7 @@ from ouro.display import Choice, Todo
 from ouro.events import (
     NotesRecalled,
     Notice,
-    Remembered,
+    RecalledNote,
     TodosChanged,
 )
 from ouro.frontends.history import PromptHistory
@@ -255,7 +255,7 @@ async def test_sheets_use_the_configured_keys():
             await pilot.press("f9")
         await pilot.press("f8")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
-        pilot.app.conversation.writer.show(NotesRecalled((Remembered("mem_1", "", "loaded", "its words"),), "local"))
+        pilot.app.conversation.writer.show(NotesRecalled((RecalledNote("mem_1", "", "loaded", "its words"),), "local"))
         await until(pilot, lambda: "1 memory · F7" in shown(pilot.app))
 
 

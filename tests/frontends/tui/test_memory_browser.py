@@ -9,7 +9,7 @@ from fakes.screens import opened, screen_of, screen_text, shown, until
 from fakes.waiting import wait
 
 from ouro.display import Diff, Display, FileChange
-from ouro.events import CoreChanged, NotesRecalled, Remembered
+from ouro.events import CoreChanged, NotesRecalled, RecalledNote
 from ouro.extensions import Check
 from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
 from ouro.memory.backend import MessageRecord, SessionHeader
@@ -319,7 +319,7 @@ async def test_t_cycles_categories_and_the_next_tab_shows_all(app):
 
 
 async def test_receipt_of_the_last_message_links_to_its_notes(app):
-    item = Remembered("mem_00000003", "Answer in German.", "loaded", "names ruff", "user", 2.5, 9)
+    item = RecalledNote("mem_00000003", "Answer in German.", "loaded", "names ruff", "user", 2.5, 9)
     app.session.memory.recalled = NotesRecalled((item,), "local")
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)

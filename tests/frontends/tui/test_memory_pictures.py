@@ -9,7 +9,7 @@ from fakes.fake_session import FakeSession
 from fakes.knowledge import Conversation
 from fakes.screens import opened, screen_of, screen_text, until
 
-from ouro.events import NotesRecalled, Remembered
+from ouro.events import NotesRecalled, RecalledNote
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, Relation, note_text
@@ -40,9 +40,9 @@ NOTES = (
 )  # fmt: skip
 RECALLED = NotesRecalled(
     (
-        Remembered(NOTES[1].id, NOTES[1].text, "loaded", "names api.py", "repo", 3.2, 24, 2),
-        Remembered("mem_0000dead", "", "cut", "more than there is room for", "repo", 1.1, 200),
-        Remembered(NOTES[2].id, NOTES[2].text, "skipped", "in what is sent already", "repo", 0.9),
+        RecalledNote(NOTES[1].id, NOTES[1].text, "loaded", "names api.py", "repo", 3.2, 24, 2),
+        RecalledNote("mem_0000dead", "", "cut", "more than there is room for", "repo", 1.1, 200),
+        RecalledNote(NOTES[2].id, NOTES[2].text, "skipped", "in what is sent already", "repo", 0.9),
     ),
     "local",
     12.0,

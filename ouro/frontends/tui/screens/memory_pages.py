@@ -15,7 +15,7 @@ from ouro.session import MemoryEntry, Proposal, ReceiptLine, details_of
 from ouro.utils.text import clean, local_time, one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.events import NotesRecalled, Remembered
+    from ouro.events import NotesRecalled, RecalledNote
     from ouro.session import (
         BlamedLine,
         Check,
@@ -55,7 +55,7 @@ class MemoryRow:
     """More text that a search matches; then all searched text, in lower case."""
     warns: bool = True
     """Whether the flag is a warning."""
-    item: MemoryEntry | Proposal | Remembered | ReceiptLine | str | None = None
+    item: MemoryEntry | Proposal | RecalledNote | ReceiptLine | str | None = None
     """The object of its page, if it is not the page of its link."""
 
     def __post_init__(self) -> None:
@@ -289,7 +289,7 @@ def proposal_page(proposal: Proposal) -> Page:
     return page
 
 
-def recalled_page(note: Remembered, recalled: NotesRecalled) -> Page:
+def recalled_page(note: RecalledNote, recalled: NotesRecalled) -> Page:
     """Why a note was sent with the last message or not, and the total of what was sent."""
     page = Page()
     tokens = f" · {note.tokens} tokens" if note.tokens else ""

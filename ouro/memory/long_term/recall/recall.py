@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import NoteError
-from ouro.events import Remembered
+from ouro.events import RecalledNote
 from ouro.memory.index import DAYS, Graph, MemoryHit, Search, SearchFilter, parse_query, stem
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
@@ -63,7 +63,7 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    items: tuple[Remembered, ...]
+    items: tuple[RecalledNote, ...]
     text: str
     """Sent with the user's message; empty if nothing is relevant."""
     way: str
@@ -167,7 +167,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             found.append(_Candidate(note_id, best[-1].score * _HOP**hops, f"{way.replace('_', ' ')}, {hops} away"))
         return found
 
-    def _weigh(self, candidates: Iterable[_Candidate], situation: Situation) -> list[tuple[Note, Remembered]]:
+    def _weigh(self, candidates: Iterable[_Candidate], situation: Situation) -> list[tuple[Note, RecalledNote]]:
         """Weight the scores by confidence, age, use and stale anchors; returns the notes of the files, best first."""
         now, half_life = datetime.now(UTC), self.settings.half_life_days
         chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
@@ -190,16 +190,16 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             weight = _recency(note, now) * self.usefulness(note.id) * (_STALE if stale else 1.0)
             score = candidate.score * confidence_now(note, now, half_life) * weight
             reason = candidate.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
-            item = Remembered(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
+            item = RecalledNote(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
             refusal = _refusal(file, situation, merged, is_decayed=has_decayed(note, now, half_life))
             weighed.append((note, replace(item, state="skipped", reason=refusal) if refusal else item))
         return sorted(weighed, key=lambda pair: -pair[1].score)
 
     def _fit(
-        self, weighed: Iterable[tuple[Note, Remembered]], situation: Situation, room: int
-    ) -> tuple[list[Remembered], list[str]]:
+        self, weighed: Iterable[tuple[Note, RecalledNote]], situation: Situation, room: int
+    ) -> tuple[list[RecalledNote], list[str]]:
         """Fit the notes into `room` tokens; returns all items with their state, and the texts of the loaded ones."""
-        items: list[Remembered] = []
+        items: list[RecalledNote] = []
         texts: list[str] = []
         for note, weighed_item in weighed:
             is_loaded = weighed_item.state == "loaded"
@@ -261,7 +261,7 @@ def _recency(note: Note, now: datetime) -> float:
     return 0.9 if days is None else float(0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS))
 
 
-def _note_line(note: Note, item: Remembered, earlier: Sequence[Note], versions: int) -> str:
+def _note_line(note: Note, item: RecalledNote, earlier: Sequence[Note], versions: int) -> str:
     """The note as the model reads it, with up to `versions` earlier versions (0: all)."""
     who = "the user said" if note.source == "user" else "concluded"
     about = [item.scope, note.category, f"{who}, {(note.confirmed_at or note.updated_at or note.created_at)[:10]}"]

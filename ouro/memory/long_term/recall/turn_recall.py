@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, OuroError
-from ouro.events import Event, NotesRecalled, Notice, Prompted, Remembered
+from ouro.events import Event, NotesRecalled, Notice, Prompted, RecalledNote
 from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import Spoken, newest_lines, words_in
@@ -181,7 +181,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             self._judge(read, {item.id for item in read if "stale" not in item.reason}, _WEIGHT_OF_FILE)
         return found
 
-    def judge(self, notes: Sequence[Remembered], turn: Sequence[Message]) -> None:
+    def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
         from ouro.memory.long_term.recall.recall import ABOUT_FILE, is_used
 
         prompt, answers = turn[0].text, [message for message in turn if message.role == "assistant"]
@@ -190,7 +190,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         used = {note.id for note in notes if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)}
         self._judge(notes, used, 1.0)
 
-    def _judge(self, notes: Sequence[Remembered], used: set[str], weight: float) -> None:
+    def _judge(self, notes: Sequence[RecalledNote], used: set[str], weight: float) -> None:
         judged = dict.fromkeys([note.id for note in notes], weight)
         self.recall_log.add(RecallCounts(judged=judged, used=dict.fromkeys(used, weight)))
 
@@ -253,7 +253,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             elif record and entry.message.role == "user":
                 texts = self.finder.notebook.texts([item.id for item in record.items])
                 items = (
-                    Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
+                    RecalledNote(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
                     for item in record.items
                 )
                 receipts.append(NotesRecalled(tuple(items), record.way))
@@ -270,7 +270,7 @@ class TurnRecall(msgspec.Struct, eq=False):
                 break
         return found[::-1]
 
-    def loaded_items(self) -> list[Remembered]:
+    def loaded_items(self) -> list[RecalledNote]:
         """The items that were sent to the model in this turn."""
         receipts = (*self._receipts.values(), *([self._unsaved] if self._unsaved else []))
         return [item for receipt in receipts for item in receipt.items if item.state == "loaded"]
@@ -389,7 +389,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             lambda: finder.recall.find_by_hypotheses(read_hypotheses(answer, count), finder.situation(sent))
         )
 
-    async def _commands(self, text: str) -> tuple[tuple[Remembered, ...], str]:
+    async def _commands(self, text: str) -> tuple[tuple[RecalledNote, ...], str]:
         """The relevant commands of the project that are not in the request yet, and the text about them."""
         if self.commands is None or self._way() == "off":
             return (), ""
@@ -397,8 +397,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         sent = self._sent() if found else frozenset()
         told = {name: record for name, record in found.items() if command_mark(name) not in sent}
         items = tuple(
-            Remembered(f"$ {name}", f"{name}: {record.result}", "loaded", "ran here before", tokens=estimate(name) + 20)
-            for name, record in told.items()
+            RecalledNote(f"$ {name}", f"{name}: {run.result}", "loaded", "ran here before", tokens=estimate(name) + 20)
+            for name, run in told.items()
         )
         return items, commands_block(told, self.finder.mark) if told else ""
 
