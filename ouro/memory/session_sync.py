@@ -23,8 +23,8 @@ from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
     SessionLock,
+    encode_record,
     find_whole_end,
-    frame_record,
     number_of,
     open_private,
     read_range,
@@ -41,7 +41,6 @@ from ouro.memory.sessions.session_folders import (
     read_header,
     write_output,
 )
-from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.log import log
 from ouro.utils.text import byte_size, plural
@@ -292,7 +291,7 @@ class SessionSync:
         SessionLock(local.folder).close()  # if it raises SessionInUse, no copy is made
         header = replace(read_header(local.folder), id=str(uuid.uuid4()), created_at=timestamp())
         last = max(map(number_of, split(body)[0]), default=0)
-        fork = frame_record(dump(msgspec.to_builtins(ForkRecord(local.id, last, timestamp()))))
+        fork = encode_record(msgspec.to_builtins(ForkRecord(local.id, last, timestamp())))
         outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
         copy = self._write_new(local.folder.parent, header, body + fork, outputs)
         self._here[header.id] = _read_created(copy, local.parent)
@@ -302,7 +301,7 @@ class SessionSync:
 
     def _write_new(self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> Path:
         with SessionFolders(root).making(header) as (folder, final):
-            rewrite_file(folder, FILE_NAME, frame_record(dump(header_data(header))) + body)
+            rewrite_file(folder, FILE_NAME, encode_record(header_data(header)) + body)
             _write_outputs(folder, outputs)
         return final
 

@@ -39,8 +39,7 @@ from ouro.memory.sessions.session_file import (
     FILE_NAME,
     OpenFile,
     SessionLock,
-    append,
-    frame_record,
+    encode_record,
     is_message,
     number_of,
     open_private,
@@ -66,7 +65,6 @@ from ouro.memory.sessions.session_reader import (
     refuse_newer,
 )
 from ouro.memory.sessions.usage import SpendingFile
-from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.runtime import ensure_private_dir, get_sessions_dir
 
 _HINTS = {
@@ -77,7 +75,7 @@ _HINTS = {
 
 
 class YamlFileMemoryStore(MemoryStore):
-    """Stores each session in a folder below `root`. Session files are read through aiofiles.
+    """Stores each session in a folder below `root`. Session files are read and written through aiofiles.
 
     Args:
         root: default `~/.ouro/sessions`.
@@ -98,9 +96,11 @@ class YamlFileMemoryStore(MemoryStore):
             folder = await asyncio.to_thread(self._folders.make, header)
             lock = await asyncio.to_thread(SessionLock, folder)
             try:
-                await asyncio.to_thread(append, folder, lambda _place: dump(header_data(header)).encode(), create=True)
+                held = await asyncio.to_thread(OpenFile, folder, lock, new=True)
+                await held.append([encode_record(header_data(header))])
+                await asyncio.to_thread(sync_folder, folder)
                 await asyncio.to_thread(sync_folder, self._root)
-                self._open[header.id] = await asyncio.to_thread(OpenFile, folder, lock)
+                self._open[header.id] = held
             except BaseException:
                 lock.close()
                 (folder / FILE_NAME).unlink(missing_ok=True)
@@ -122,11 +122,10 @@ class YamlFileMemoryStore(MemoryStore):
             await asyncio.to_thread(self._write_whole, header, records, copied, source)
 
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
-        held = self._opened(session_id)
-        held.places[record.number] = await self._append(held, record)
+        await self._append(session_id, record)
 
     async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
-        await self._append(self._opened(session_id), record)
+        await self._append(session_id, record)
 
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
         held = self._opened(header.id)
@@ -208,6 +207,7 @@ class YamlFileMemoryStore(MemoryStore):
     async def close_session(self, session_id: str) -> None:
         if held := self._open.pop(session_id, None):
             held.close()
+            held.lock.close()
 
     async def save_cost(self, record: CostRecord) -> None:
         await asyncio.to_thread(self._spending.add, record)
@@ -258,15 +258,17 @@ class YamlFileMemoryStore(MemoryStore):
         held = self._open.get(session_id)
         return held.folder if held is not None else await asyncio.to_thread(self._folders.find, session_id)
 
-    async def _append(self, held: OpenFile, record: Record) -> int:
+    async def _append(self, session_id: str, record: Record) -> None:
+        held = self._opened(session_id)
+
+        def encode() -> Iterator[bytes]:
+            data = self._encode(record, held.folder, held.places, held.end)
+            yield data
+            if isinstance(record, MessageRecord):
+                held.places[record.number] = held.end - len(data)
+
         with _saving(held.folder):
-            # Only one call of a worker thread: each call costs as much as the write itself.
-            return await asyncio.to_thread(
-                append,
-                held.folder,
-                lambda place: self._encoded(record, held.folder, held.places, place).encode(),
-                known=held,
-            )
+            await held.append(encode())
 
     def _write_again(self, held: OpenFile, header: SessionHeader, records: Sequence[Record]) -> Path | None:
         """Blocks. Returns the file to which the other file was moved."""
@@ -275,22 +277,22 @@ class YamlFileMemoryStore(MemoryStore):
         if not held.folder.is_dir():
             held.folder.mkdir(mode=0o700)
             lock = SessionLock(held.folder)
-        first = frame_record(dump(header_data(header)))
-        beside = held.write_again(
-            records, lambda record: frame_record(self._encoded(record, held.folder, {}, 0)), first
-        )
+        first = encode_record(header_data(header))
+        beside = held.write_again(records, lambda record: self._encode(record, held.folder, {}, 0), first)
         sync_folder(self._root)
         found, _ = split(read_file(held.folder))
         places = {number: record.offset for record in found if is_message(record) and (number := number_of(record))}
         self._open[header.id] = OpenFile(held.folder, lock, places)
-        held.close(keeps_lock=lock is held.lock)
+        held.close()
+        if lock is not held.lock:
+            held.lock.close()
         return beside
 
-    def _encoded(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> str:
+    def _encode(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> bytes:
         data = record_data(record, self._mask, partial(keep_image, folder), partial(keep_text, folder))
         if isinstance(record, CompactionRecord) and record.kept and places.keys() >= set(record.kept):
             data[BYTES_BACK] = [offset - places[number] for number in record.kept]
-        return dump(data)
+        return encode_record(data)
 
     def _write_whole(
         self, header: SessionHeader, records: Iterable[Record], copied: bytes = b"", source: Path | None = None
@@ -304,11 +306,11 @@ class YamlFileMemoryStore(MemoryStore):
                 open_private(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor,
                 open(descriptor, "wb", closefd=False) as file,
             ):
-                offset = file.write(frame_record(dump(header_data(header))) + copied)
+                offset = file.write(encode_record(header_data(header)) + copied)
                 for record in records:
                     if isinstance(record, MessageRecord):
                         places[record.number] = offset
-                    offset += file.write(frame_record(self._encoded(record, folder, places, offset)))
+                    offset += file.write(self._encode(record, folder, places, offset))
                 file.flush()
                 os.fsync(descriptor)
 

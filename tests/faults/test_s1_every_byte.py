@@ -15,7 +15,7 @@ from memory.store_contract import EVERY_CHANGE
 
 from ouro.memory.backend import CHANGES, MessageRecord, Record, SessionHeader
 from ouro.memory.serialization import record_from
-from ouro.memory.sessions.session_file import find_whole_end, frame_record, number_of, read_backward, split
+from ouro.memory.sessions.session_file import encode_record, find_whole_end, number_of, read_backward, split
 from ouro.memory.sessions.session_folders import fetch_output
 from ouro.memory.sessions.session_reader import read_session
 from ouro.memory.sessions.yaml_text import load
@@ -35,7 +35,7 @@ MESSAGES = [
     tool(ToolReply("c", "read", "...\n---\nmessage: 9\n\ttabs\n", failed=True), ToolReply("d", "x", "y\n" * 9000)),
 ]
 RECORDS: list[Record] = [*(MessageRecord(number, AT, each) for number, each in enumerate(MESSAGES, 1)), *EVERY_CHANGE]
-NEXT = frame_record("message: 900\nrole: user\ntext: the next one\n")
+NEXT = encode_record({"message": 900, "role": "user", "text": "the next one"})
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,11 @@
 """S1, S2, S3: a save is killed, or the disk is full, at every byte; then the next save."""
 
+import asyncio
 import os
 import resource
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +17,7 @@ from memory.store_contract import EVERY_CHANGE
 
 from ouro.errors import SaveFailed
 from ouro.memory.backend import MessageRecord, Record, SessionHeader, TitleRecord
+from ouro.memory.sessions.session_file import OpenFile
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
@@ -200,6 +203,31 @@ def test_s1_s2_session_created_as_a_whole_exists_completely_or_not(template, tmp
     wait(store.rebuild_index())
     assert [each.id for each in wait(store.list_sessions())] == [COPY.id, HEADER.id]
     assert [path.name for path in template.glob(".unfinished*")] == []
+
+
+async def test_s1_cancelled_save_is_finished_although_its_session_is_closed(template, monkeypatch):
+    store, writing, closed, done = (YamlFileMemoryStore(template), *(threading.Event() for _ in range(3)))
+    await store.load_session(HEADER.id)
+    write = os.write
+
+    def slow(descriptor, data):
+        writing.set()
+        closed.wait(10)
+        return write(descriptor, data)
+
+    append = OpenFile.write
+    monkeypatch.setattr(OpenFile, "write", lambda file, data: append(file, data) and done.set())
+    monkeypatch.setattr(os, "write", slow)
+    saving = asyncio.create_task(store.save_message(HEADER.id, record(3, LATER)))
+    assert await asyncio.to_thread(writing.wait, 10)
+    saving.cancel()
+    await asyncio.wait([saving])
+    await store.close_session(HEADER.id)
+    closed.set()
+    assert await asyncio.to_thread(done.wait, 10)
+
+    monkeypatch.undo()
+    assert (await YamlFileMemoryStore(template).load_session(HEADER.id)).records == (*KEPT, record(3, LATER))
 
 
 def test_s2_the_error_says_what_to_do(template, monkeypatch):

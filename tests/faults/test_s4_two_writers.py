@@ -30,11 +30,12 @@ HOLD = """
 APPEND = """
     import sys
     from pathlib import Path
-    from ouro.memory.sessions.session_file import append
+    from ouro.memory.sessions.session_file import OpenFile, SessionLock, encode_record
+    (own := Path(sys.argv[1]) / sys.argv[2]).mkdir()
+    file = OpenFile(Path(sys.argv[1]), SessionLock(own))
     for number in range(200):
-        text = f"{sys.argv[2]}-{number}\\n" + "  more of it\\n" * (number * 7 % 50)
-        record = f"message: {number}\\nrole: user\\ntext: |-\\n  {text}".encode()
-        append(Path(sys.argv[1]), lambda _place: record)
+        text = f"{sys.argv[2]}-{number}\\n" + "more of it\\n" * (number * 7 % 50)
+        file.write(encode_record({"message": number, "role": "user", "text": text}))
 """
 
 

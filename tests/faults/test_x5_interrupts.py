@@ -12,7 +12,7 @@ from ouro.assemble import Options, open_session, opener
 from ouro.errors import ConfigError, ModelUnavailable
 from ouro.events import Compacted, Compacting, PermissionAsked, Permit, Retrying, TextDelta, ToolProgress, TurnFinished
 from ouro.llm import ScriptedModel, ScriptedReply, call
-from ouro.memory import yaml_backend
+from ouro.memory.sessions.session_file import OpenFile
 from ouro.messages import ToolReply, Usage
 from ouro.session import OpenRequest
 
@@ -177,7 +177,7 @@ async def test_x5_user_shell_line_that_cannot_be_saved_is_reported(repository, h
     def full(*_, **_options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ouro.memory.yaml_backend.append", full)
+    monkeypatch.setattr(OpenFile, "write", full)
     seen = [event async for event in session.run_shell("echo out", share=True)]
     kinds = [type(event).__name__ for event in seen if not isinstance(event, ToolProgress)]
     assert kinds == ["ToolStarted", "ToolFinished", "Notice"]
@@ -203,15 +203,15 @@ async def test_x5_session_that_failed_to_open_is_released(repository, home):
 async def test_x5_interrupt_while_steering_is_saved_loses_no_message(repository, monkeypatch):
     going, saving, saved = asyncio.Event(), threading.Event(), threading.Event()
     session, _ = await opened(repository, ScriptedReply("So far ", hold=going.wait), "Fine.")
-    append = yaml_backend.append
+    write = OpenFile.write
 
-    def slow(folder, encode, **how):
-        if b"the first" in encode(0):
+    def slow(file, record):
+        if b"the first" in record:
             saving.set()
             saved.wait(10)
-        return append(folder, encode, **how)
+        return write(file, record)
 
-    monkeypatch.setattr(yaml_backend, "append", slow)
+    monkeypatch.setattr(OpenFile, "write", slow)
 
     async def interrupt():
         await asyncio.to_thread(saving.wait, 10)

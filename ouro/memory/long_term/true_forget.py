@@ -30,7 +30,7 @@ from ouro.memory.sessions.session_file import (
     LOCK_NAME,
     RawRecord,
     SessionLock,
-    frame_record,
+    encode_record,
     read_file,
     rewrite_file,
     split,
@@ -38,7 +38,7 @@ from ouro.memory.sessions.session_file import (
 from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
 from ouro.memory.sessions.session_index import INDEX_NAME
 from ouro.memory.sessions.session_reader import is_readable, refuse_newer
-from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
+from ouro.memory.sessions.yaml_text import BadYamlError, load
 
 MANY_PLACES = 50
 """With so many matches the user must confirm that such a common text is meant."""
@@ -196,7 +196,7 @@ class TrueForget:
         if not record.is_whole:
             return self._text.remove_from_bytes(raw)
         try:
-            made = frame_record(dump(self._text.remove_from_data(load(record.data))))
+            made = encode_record(self._text.remove_from_data(load(record.data)))
         except BadYamlError:
             return self._text.remove_from_bytes(raw)
         is_intact = is_readable(msgspec.structs.replace(record, data=made[4:-4]), folder=folder)

@@ -16,7 +16,7 @@ from ouro.memory.sessions.session_file import (
     FILE_NAME,
     START,
     RawRecord,
-    frame_record,
+    encode_record,
     number_of,
     read_file,
     rewrite_file,
@@ -49,7 +49,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
         day, _, start = folder.name.partition("_")
         made = start[:8] + str(uuid.uuid4())[8:] if len(start) >= 8 else str(uuid.uuid4())
         created_at = f"{day}T00:00:00.000Z" if len(day) == 10 else timestamp()
-        header, is_new = frame_record(dump(header_data(SessionHeader(made, "", "", created_at)))), True
+        header, is_new = encode_record(header_data(SessionHeader(made, "", "", created_at))), True
     found = [(record, _sound(record, folder, mask)) for record in (records if is_new else records[1:])]
     changed = [record for record, sound in found if sound != record.data]
     if not (changed or tail or is_new):

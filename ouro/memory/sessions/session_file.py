@@ -12,16 +12,18 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ouro.errors import SessionError, SessionInUse, SessionLost
 from ouro.memory.backend import NumberedRecord, Record, timestamp
+from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.files import lock_descriptor, note_written_dir, replace_file, unlock
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import is_running
@@ -29,6 +31,7 @@ from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
     from aiofiles.threadpool.binary import AsyncFileIO
+    from typing_extensions import Buffer
 
 FILE_NAME = "session.yaml"
 LOCK_NAME = "lock"
@@ -170,49 +173,9 @@ async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
         yield file
 
 
-def frame_record(text: str) -> bytes:
-    return START + text.encode() + END[1:]
-
-
-def append(folder: Path, encode: Callable[[int], bytes], *, create: bool = False, known: OpenFile | None = None) -> int:
-    """Append one record in one write and flush it. Returns the offset where it begins. Blocks.
-
-    A tail without an end mark is moved to a `.torn` file first. A record that cannot be written whole is removed again.
-
-    Args:
-        encode: returns the record that begins at an offset.
-        create: the file must not exist yet.
-        known: the file that the session has open. Raises SessionLost if it is no longer that one.
-    """
-    flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
-    try:
-        descriptor = _open_checked(folder, FILE_NAME, flags)
-    except (FileNotFoundError, SessionError) as error:
-        if known is None:
-            raise
-        raise known.lost("deleted" if isinstance(error, FileNotFoundError) else "replaced") from error
-    try:
-        with suppress(OSError):  # some network disks have no locks; there O_APPEND keeps records apart
-            lock_descriptor(descriptor)
-        if known is not None:
-            known.check(descriptor)
-        set_tail_aside(folder, descriptor)
-        size = os.fstat(descriptor).st_size
-        glue = b"" if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
-        data = glue + START + encode(size + len(glue)) + END[1:]
-        try:
-            _write_all(descriptor, data)
-            os.fsync(descriptor)
-            if known is not None:
-                known.take(descriptor)
-        except OSError:
-            os.ftruncate(descriptor, size)
-            raise
-    finally:
-        os.close(descriptor)
-    if create:
-        sync_folder(folder)
-    return size + len(glue)
+def encode_record(data: Any) -> bytes:
+    """A record from plain data, with its marks."""
+    return START + dump(data).encode() + END[1:]
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -360,34 +323,78 @@ def read_records(descriptor: int, start: int, end: int, window: int = 8 << 20) -
             return
 
 
-class OpenFile:
-    """The session file that a process has open, and its lock. All methods block and raise OSError."""
+class OpenFile(FileIO):
+    """The session file that a process has open, and its lock. All methods but `append` block and raise OSError.
 
-    def __init__(self, folder: Path, lock: SessionLock, places: Mapping[int, int] | None = None) -> None:
+    Args:
+        places: the offset of each message by number: a compaction records it for the messages that it keeps.
+        new: the file must not exist yet.
+    """
+
+    def __init__(self, folder: Path, lock: SessionLock, places: Mapping[int, int] = {}, *, new: bool = False) -> None:
+        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if new else 0)
+        # Readable while it is open, even if another file has its name.
+        super().__init__(_open_checked(folder, FILE_NAME, flags), "rb+")
         self.folder = folder
         self.lock = lock
-        self.places = dict(places or {})
-        """The offset of each message by number: a compaction records it for the messages that it keeps."""
+        self.places = dict(places)
         self._size = 0
         self._tail = b""
-        with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            self._descriptor = os.dup(descriptor)  # readable while it is open, even if another file has its name
-        self.take(self._descriptor)
+        self._note_end(self.fileno())
 
-    def take(self, descriptor: int) -> None:
-        """Remember the end of the file after a record was appended."""
+    @property
+    def end(self) -> int:
+        """Where the next record begins, unless another program appends to the file first."""
+        return self._size + (self._tail[-1:] not in (b"", b"\n"))
+
+    async def append(self, records: Iterable[bytes]) -> None:
+        """Append each record with `write`, in one thread call, in which a generator makes its records, too."""
+        from aiofiles.threadpool import wrap  # imported late, as in `open_session_file`
+
+        await wrap(self).writelines(records)
+
+    def write(self, record: Buffer) -> int:
+        """Append one record in one write call and flush it.
+
+        A tail without an end mark is moved to a `.torn` file first. A record that cannot be written whole is removed
+        again. Raises SessionLost if another file has the name of this one, or bytes are gone.
+        """
+        data = bytes(record)
+        descriptor = os.dup(self.fileno())  # `close` does not wait for a save whose caller was cancelled
+        try:
+            with suppress(OSError):  # some network disks have no locks; there O_APPEND keeps records apart
+                lock_descriptor(descriptor)
+            self._check(descriptor)
+            set_tail_aside(self.folder, descriptor)
+            size = os.fstat(descriptor).st_size
+            glue = b"" if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
+            try:
+                _write_all(descriptor, glue + data)
+                os.fsync(descriptor)
+                self._note_end(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        finally:
+            unlock(descriptor)
+        return len(data)
+
+    def _note_end(self, descriptor: int) -> None:
         self._size = os.fstat(descriptor).st_size
-        self._tail = os.pread(self._descriptor, _TAIL, max(0, self._size - _TAIL))
+        self._tail = os.pread(descriptor, _TAIL, max(0, self._size - _TAIL))
 
-    def check(self, descriptor: int) -> None:
-        """Raises SessionLost if another file has the name of the opened one, or the file has lost bytes."""
-        found, known = os.fstat(descriptor), os.fstat(self._descriptor)
-        if (found.st_dev, found.st_ino) != (known.st_dev, known.st_ino):
-            raise self.lost("replaced")
-        if not self._has_all():
-            raise self.lost("cut or rewritten")
+    def _check(self, descriptor: int) -> None:
+        try:
+            with open_private(self.folder, FILE_NAME, os.O_RDONLY) as named:
+                is_same = os.path.sameopenfile(named, descriptor)
+        except (FileNotFoundError, SessionError) as error:
+            raise self._lost("deleted" if isinstance(error, FileNotFoundError) else "replaced") from error
+        if not is_same:
+            raise self._lost("replaced")
+        if not self._has_all(descriptor):
+            raise self._lost("cut or rewritten")
 
-    def lost(self, what: str) -> SessionLost:
+    def _lost(self, what: str) -> SessionLost:
         return SessionLost(f"{self.folder / FILE_NAME} was {what} by another program while the session was open.")
 
     def write_again(self, records: Sequence[Record], encode: Callable[[Record], bytes], header: bytes) -> Path | None:
@@ -397,23 +404,18 @@ class OpenFile:
         found = b""
         with suppress(FileNotFoundError, SessionError):
             found = read_file(self.folder)
-        if self._has_all():
-            data = read_range(self._descriptor, 0, self._size)
+        if self._has_all(self.fileno()):
+            data = read_range(self.fileno(), 0, self._size)
         else:
             data = header + _before(found, records) + b"".join(map(encode, records))
         beside = None if data.startswith(found) else save_beside(self.folder, "found", found)
         rewrite_file(self.folder, FILE_NAME, data)
         return beside
 
-    def close(self, *, keeps_lock: bool = False) -> None:
-        os.close(self._descriptor)
-        if not keeps_lock:
-            self.lock.close()
-
-    def _has_all(self) -> bool:
+    def _has_all(self, descriptor: int) -> bool:
         """Whether the file that was opened still has all that this process has read and written."""
         start = max(0, self._size - _TAIL)
-        return os.pread(self._descriptor, len(self._tail), start) == self._tail
+        return os.pread(descriptor, len(self._tail), start) == self._tail
 
 
 def _before(data: bytes, records: Sequence[Record]) -> bytes:
