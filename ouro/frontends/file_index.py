@@ -18,7 +18,7 @@ MAX_AGE = 20.0
 class FileIndex:
     """File names in one string, so that each typed key is searched by the C string search, not by a Python loop.
 
-    rapidfuzz scores every name, which takes too long for a typed key: see docs/dependencies.md.
+    rapidfuzz scores every name, which takes too long for a typed key.
     """
 
     def __init__(self, names: Sequence[str]) -> None:

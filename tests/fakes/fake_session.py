@@ -242,7 +242,7 @@ class FakeSessionMemory(SessionMemory):
     recalled = NotesRecalled((), "local")
 
     def __init__(self, session: FakeSession, manager: LongTermMemoryManager | None, lookup: Lookup | None) -> None:
-        super().__init__(SimpleNamespace(session_id=session.id), manager, lookup)
+        super().__init__(SimpleNamespace(session_id=session.id), manager, lookup, None, None, None, 30)
 
 
 class FakeSession:

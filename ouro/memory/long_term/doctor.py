@@ -151,7 +151,7 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
     if store.plain_git:
         yield "warning", store.plain_git, "Move that .git away; ouro creates its own."
     for proposal in scope.proposals():
-        what = f"{join_names([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
+        what = f"waiting for approval: {join_names([edit.name for edit in proposal.edits])}: {proposal.reason}"
         yield "warning", what, f"ouro memory accept {proposal.id}, or reject {proposal.id}"
     if pending and not scope.untrusted:
         yield "warning", f"not committed: {join_names(pending)}", "The next session commits it."

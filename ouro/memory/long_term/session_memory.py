@@ -53,12 +53,12 @@ class SessionMemory:
     def __init__(
         self,
         memory: MemoryManager,
-        manager: LongTermMemoryManager | None = None,
-        lookup: Lookup | None = None,
-        recall: TurnRecall | None = None,
-        capture: CaptureObserver | None = None,
-        maintenance: MemoryMaintenance | None = None,
-        half_life_days: float = 30,
+        manager: LongTermMemoryManager | None,
+        lookup: Lookup | None,
+        recall: TurnRecall | None,
+        capture: CaptureObserver | None,
+        maintenance: MemoryMaintenance | None,
+        half_life_days: float,
     ) -> None:
         memory.is_private = manager is None
         memory.long_term = manager

@@ -54,7 +54,7 @@ def test_each_problem_is_reported(ouro):
         ("warning", "written 2 times: D"),
         ("problem", "notes.txt: "),
         ("problem", "facts.md: holds NUL bytes"),
-        ("warning", "waits for approval: it was written outside of ouro"),
+        ("warning", "waiting for approval: mem_"),
         ("warning", "the core has 7 tokens; the limit is 3"),
     ]:
         assert any(each[0] == level and words in each[1] for each in said), (words, said)
