@@ -6,12 +6,13 @@ both are the same. On other processors there is no filter, and therefore no sand
 
 from __future__ import annotations
 
-import os
 import platform
 import socket
 import struct
 from functools import cache
 from pathlib import Path
+
+from ouro.utils.files import write_private
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _DENIED = {
@@ -86,9 +87,7 @@ def filter_file(folder: Path, *, internet: bool, connects: bool) -> Path:
     path = folder / f"seccomp-{'internet' if internet else 'local'}-{'connects' if connects else 'alone'}"
     data = seccomp_filter(internet=internet, connects=connects)
     if not path.exists() or path.read_bytes() != data:
-        new = path.with_name(f"{path.name}.{os.getpid()}")
-        new.write_bytes(data)
-        new.replace(path)
+        write_private(path, data)
     return path
 
 
