@@ -11,6 +11,7 @@ from ouro.errors import ToolError
 from ouro.safety import Access
 from ouro.tools.files_seen import ChangeTool, change_of, display_of, encode
 from ouro.tools.text_match import find_match
+from ouro.utils.text import plural
 from ouro.utils.text_files import TextFile
 
 
@@ -140,5 +141,5 @@ def _apply(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> T
             f"{which}old_text was not there exactly ({match.how}). Changed from line {first} on, which was:\n{had}"
         )
     if edit.replace_all:
-        notes.append(f"{which}{len(match.spans)} place{'s' * (len(match.spans) != 1)} changed.")
+        notes.append(f"{which}{plural(len(match.spans), 'place')} changed.")
     return after

@@ -13,7 +13,7 @@ from ouro import events
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.events import Event
 from ouro.frontends.event_lines import NoticePrinter, notice_of
-from ouro.utils.text import clean, escaped, one_line
+from ouro.utils.text import clean, escaped, one_line, plural
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
@@ -100,7 +100,7 @@ class Printer(NoticePrinter):
                 self.echoed.remove(text)
             case events.Prompted(text):
                 first, *more = clean(text).splitlines() or [""]
-                rest = f" … and {len(more)} more line{'s' if len(more) > 1 else ''}" if more else ""
+                rest = f" … and {plural(len(more), 'more line')}" if more else ""
                 self.line(f"› {first}{rest}", "bold")
             case events.TextDelta():
                 self._end_thought()
