@@ -41,7 +41,6 @@ from ouro.session.context_window import ContextWindow, SentContext, find_plan, u
 from ouro.session.resume import Resumed
 from ouro.session.rewind import FileUndo, Rewind, Undoer
 from ouro.session.scrollback import Scrollback
-from ouro.session.session import Workbench
 from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_tasks import SessionTasks
 from ouro.session.titles import Titles
@@ -114,7 +113,9 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     notices = transcript.notices
     try:
         builder = SessionBuilder(inputs, store, session_catalog, transcript, resumed, mask, scopes, tasks)
-        await asyncio.to_thread(lambda: (builder.tools, builder.system_prompt))  # they read files
+        await asyncio.to_thread(
+            lambda: (builder.extensions.found(), builder.tools, builder.system_prompt)
+        )  # they read files
         session = builder.build((*inputs.notices, *builder.extensions.notices(), *notices))
     except BaseException:
         await transcript.close()  # otherwise the session would count as open here
@@ -197,9 +198,15 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.transcript.set_mode(mode)
         window = ContextWindow(self.compactor, self.tasks)
         return Session(
+            cwd=self.inputs.options.cwd,
             transcript=self.transcript,
-            workbench=self.workbench,
             turn=self._turn(),
+            model_source=self.models,
+            permissions=self.permissions,
+            shell=self._shell,
+            jobs=self._jobs,
+            subagents=self.subagents,
+            extensions=self.extensions.found(),
             memory=self.memory,
             session_catalog=self.session_catalog,
             scrollback=Scrollback(self.transcript, self.tools.title),
@@ -207,9 +214,16 @@ class SessionBuilder(msgspec.Struct, dict=True):
             window=window,
             budget=self.budget,
             titles=self.titles,
-            resumed=Resumed(self.info, self.workbench, window, self.memory) if self.info else None,
+            resumed=self._resumed(window),
             notices=notices,
+            is_saved=not self.inputs.options.ephemeral,
+            project=self.root if self.inputs.trusted else None,
+            flags=self.inputs.options.flags(),
         )
+
+    def read_files(self) -> None:
+        """Read extensions and memory, for the tools and the system prompt. Blocks."""
+        _ = self.extensions.found(), self.tools, self.system_prompt
 
     def start(self) -> None:
         """Start what runs in the background from the beginning; returns at once."""
@@ -294,16 +308,20 @@ class SessionBuilder(msgspec.Struct, dict=True):
             return cast("safety.Mode", stricter_mode(saved, self.inputs.places))
         return self.inputs.settings.permissions.mode
 
+    def _resumed(self, window: ContextWindow) -> Resumed | None:
+        if self.info is None:
+            return None
+        cwd = self.inputs.options.cwd
+        return Resumed(self.info, cwd, window, self.memory, self.models, self.permissions, self.plan)
+
     @cached_property
-    def workbench(self) -> Workbench:
-        inputs, cwd = self.inputs, self.inputs.options.cwd
-        jobs = ShellJobs(self.transcript.outputs, self.mask.mask)
-        shell = self.shell_in(cwd, jobs, self.confinement, inputs.options.terminals)
-        found, is_saved = self.extensions.found(), not inputs.options.ephemeral
-        project, flags = self.root if inputs.trusted else None, inputs.options.flags()
-        return Workbench(
-            cwd, self.models, self.permissions, shell, jobs, self.plan, found, self.subagents, is_saved, project, flags
-        )
+    def _jobs(self) -> ShellJobs:
+        return ShellJobs(self.transcript.outputs, self.mask.mask)
+
+    @cached_property
+    def _shell(self) -> Shell:
+        options = self.inputs.options
+        return self.shell_in(options.cwd, self._jobs, self.confinement, options.terminals)
 
     def shell_in(
         self, cwd: Path, jobs: ShellJobs, confinement: safety.Confinement, terminals: Terminals | None = None
@@ -357,15 +375,14 @@ class SessionBuilder(msgspec.Struct, dict=True):
             channel=self.tasks,
             finds_secret=self.mask.kind_of_secret,
         )
-        marks = marks_of(self.transcript, self.workbench.jobs, self.confinement)
+        marks = marks_of(self.transcript, self._jobs, self.confinement)
         return builder.build(marks, is_new=self.info is None)
 
     @cached_property
     def tools(self) -> ToolRunner:
         """Blocks: reads files of extensions."""
-        bench = self.workbench
         found = builtin_tools(
-            bench.shell, bench.jobs, self.plan, self.files_seen, self.search, self.permissions.keeps_back
+            self._shell, self._jobs, self.plan, self.files_seen, self.search, self.permissions.keeps_back
         )
         tools = {
             tool.name: tool for tool in (*found, *self.extensions.tools(self.subagents.run), self.subagents.tool())
@@ -373,7 +390,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
         for tool in self.inputs.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
-        ask_user, hooks = self.hooks.with_notifications(self.tasks.ask_user), ToolEvents(self.hooks, bench.cwd)
+        ask_user = self.hooks.with_notifications(self.tasks.ask_user)
+        hooks = ToolEvents(self.hooks, self.inputs.options.cwd)
         return ToolRunner(tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks)
 
     @cached_property
@@ -384,8 +402,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def sent_context(self) -> SentContext:
-        jobs, has_search = self.workbench.jobs, self.lookup is not None
-        return SentContext(self.environment, self.extensions.instructions, self.plan, jobs, has_search)
+        has_search = self.lookup is not None
+        return SentContext(self.environment, self.extensions.instructions, self.plan, self._jobs, has_search)
 
     @cached_property
     def compactor(self) -> Compactor:

@@ -90,8 +90,8 @@ async def config(context: ActionContext) -> Answer:
     """Show the settings of a session in this folder."""
     root, is_trusted, notices = _trust_of(context.cwd)
     if session := context.session:
-        is_trusted = session.workbench.project is not None
-    flags = session.workbench.flags if session else None
+        is_trusted = session.project is not None
+    flags = session.flags if session else None
     given = explain_settings(settings_by_place(root if is_trusted else None, flags))
     if not is_trusted and (root / CONFIG_FILE).exists():
         notices.append(f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro` here.")

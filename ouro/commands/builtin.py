@@ -433,4 +433,4 @@ def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]
 
 
 def custom_commands(session: Session | None) -> Sequence[CustomCommand]:
-    return session.workbench.extensions.commands.commands() if session else ()
+    return session.extensions.commands.commands() if session else ()

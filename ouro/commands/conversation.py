@@ -106,7 +106,7 @@ async def tasks(front_end: FrontEnd, argument: str) -> None:
 
 
 async def agents(front_end: FrontEnd, argument: str) -> None:
-    subagents = front_end.session.workbench.subagents
+    subagents = front_end.session.subagents
     if argument:
         info = await subagents.transcript_of(argument)
         whole = await subagents.store.read_whole(info.id)

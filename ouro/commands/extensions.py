@@ -59,7 +59,7 @@ _FENCE = late_pattern(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
 
 
 async def instructions(context: SessionContext) -> Answer:
-    found = context.session.workbench.extensions.instructions
+    found = context.session.extensions.instructions
     files = found.report()
     if not files:
         return Answer([], [line("No instructions are loaded. /init writes an AGENTS.md.")])
@@ -70,7 +70,7 @@ async def instructions(context: SessionContext) -> Answer:
 
 
 async def skills(context: SessionContext, switch: str | None, name: str) -> Answer:
-    found = context.session.workbench.extensions.skills
+    found = context.session.extensions.skills
     if switch:
         if not name:
             raise UsageError(f"Usage: /skills {switch} NAME. /skills lists the names.")
@@ -106,7 +106,7 @@ async def skill(front_end: FrontEnd, argument: str) -> None:
         raise UsageError("There are no messages yet to make a skill of.")
     wish = f"\n\nThe user wants the skill to be about: {what.strip()}" if what.strip() else ""
     asked = [system(INSTRUCTIONS), user(f"<session>\n{digest}\n</session>{wish}")]
-    answer = await ask_and_record(session.workbench.models.current(), session.transcript, "skill", asked)
+    answer = await ask_and_record(session.model_source.current(), session.transcript, "skill", asked)
     _name, draft = _parse_skill(session, answer)
     draft, chosen = await review_draft(
         front_end,
@@ -138,7 +138,7 @@ def _parse_skill(session: Session, text: str) -> tuple[str, str]:
     name = str(meta.get("name", ""))
     if not _NAME.fullmatch(name) or not meta.get("description") or not body.strip():
         raise UsageError("This is not a skill: it needs a name, a description and a text. Try again.")
-    if kind := session.workbench.permissions.finds_secret(text):
+    if kind := session.permissions.finds_secret(text):
         raise UsageError(f"The draft holds {kind}: it is not saved. Say what to leave out: /skill save …")
     return name, f"{text.strip()}\n"
 

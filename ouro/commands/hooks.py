@@ -140,7 +140,7 @@ async def check(context: SessionContext, text: Sequence[str]) -> None:
     asked = f"The correction: {said}\n\nCalls of the agent, as data:\n<calls>\n{shown}\n</calls>"
     reader = "jq" if shutil.which("jq") else "python3 -c"
     messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(asked)]
-    answer = await ask_and_record(session.workbench.models.current(), session.transcript, "check", messages)
+    answer = await ask_and_record(session.model_source.current(), session.transcript, "check", messages)
     draft = _text_of(_parse_check(answer, said))
     draft, chosen = await review_draft(
         context.front_end,

@@ -53,7 +53,7 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
         if command is not None:
             await run_command(front_end, command, argument)
             return True
-        extensions = front_end.session.workbench.extensions
+        extensions = front_end.session.extensions
         server = extensions.servers.servers.get(match[1].partition(":")[0])
         if ":" in word and server and server.state != "ready":
             return False  # the session waits for this command
@@ -209,7 +209,7 @@ class SessionContext:
 
     @asynccontextmanager
     async def servers(self) -> AsyncIterator[McpServers]:
-        yield self.session.workbench.extensions.servers
+        yield self.session.extensions.servers
 
     @asynccontextmanager
     async def open_session(self) -> AsyncIterator[Session]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -16,20 +16,19 @@ from ouro.agent.compactor import compaction_record
 from ouro.display import Todo
 from ouro.errors import SessionError
 from ouro.events import Emit, Event, Notice
-from ouro.llm import ModelSpec
+from ouro.llm import ModelSource, ModelSpec
 from ouro.memory.backend import MessageRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, scale_tokens
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.short_term import make_sendable, replace_by_summary
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Usage
+from ouro.safety import Permissions
 from ouro.session.context_window import ContextWindow
 from ouro.session.opening import Part
+from ouro.tools.todo import TodoPlan
 from ouro.utils.git import Git, GitError, branch_in_note, git_branch
 from ouro.utils.text import local_time
-
-if TYPE_CHECKING:
-    from ouro.session.session import Workbench
 
 TAIL_TURNS = 3
 TINY, SMALL = 2_000, 8_000
@@ -97,15 +96,18 @@ class ResumeCard(msgspec.Struct, frozen=True):
 class Resumed(msgspec.Struct, eq=False):
     info: SessionInfo
     """The state of the session when it was resumed."""
-    workbench: Workbench
+    cwd: Path
     window: ContextWindow
     memory: SessionMemory
+    models: ModelSource
+    permissions: Permissions
+    plan: TodoPlan
     is_decided: bool = False
     """Whether it was opened with `--part`."""
 
     async def card(self) -> ResumeCard:
         """What the user must know before the first model call; waits until everything that is sent is loaded."""
-        info, memory, bench = self.info, self.window.compactor.memory, self.workbench
+        info, memory = self.info, self.window.compactor.memory
         await memory.pager.loaded()
         entries = memory.transcript.sent_entries()
         messages = [entry.message for entry in entries]
@@ -113,22 +115,22 @@ class Resumed(msgspec.Struct, eq=False):
         notes = (part.text for message in reversed(messages) for part in message.parts_of(Context))
         branch_then = next(filter(None, map(branch_in_note, notes)), "")
         repository, changes = await asyncio.gather(
-            asyncio.to_thread(repository_changes, bench.cwd, info.updated_at, branch_then),
+            asyncio.to_thread(repository_changes, self.cwd, info.updated_at, branch_then),
             asyncio.to_thread(self.memory.changes_since, info.updated_at),
         )
-        spec = bench.models.current()[0].spec
+        spec = self.models.current()[0].spec
         cache = _cache_state(spec.name, info)
         size, tokens = estimate_messages(messages), memory.tokens
         return ResumeCard(
-            info=replace(info, mode=bench.permissions.mode if info.mode else ""),
+            info=replace(info, mode=self.permissions.mode if info.mode else ""),
             tokens=tokens,
             cache=cache,
             price=_price(spec, tokens, cached="warm" in cache),
             price_cold=_price(spec, tokens, cached=False),
             repository=repository,
             memory=MemorySince(changes, self.memory.is_held),
-            folder="" if info.project == str(bench.cwd) else str(bench.cwd),
-            todos=tuple(todo for todo in bench.plan.items if todo.state != "done"),
+            folder="" if info.project == str(self.cwd) else str(self.cwd),
+            todos=tuple(todo for todo in self.plan.items if todo.state != "done"),
             in_the_middle=last is not None and (last.role != "assistant" or last.cut or bool(last.tool_calls)),
             tail=self._tail(entries),
             is_long=not self.is_decided and size >= (SMALL if "warm" in cache else TINY),

@@ -44,7 +44,6 @@ from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.turn_queue import Draft
 from ouro.tools.shell import Shell, ShellJobs, exit_status
-from ouro.tools.todo import TodoPlan
 from ouro.tools.tool import ToolResult
 from ouro.utils.git import git_branch
 from ouro.utils.project_files import list_project_files
@@ -60,23 +59,6 @@ class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
     servers: McpServers
     skills: Skills
     instructions: ProjectInstructions
-
-
-class Workbench(msgspec.Struct, frozen=True):
-    cwd: Path
-    models: ModelSource
-    permissions: Permissions
-    shell: Shell
-    jobs: ShellJobs
-    plan: TodoPlan
-    extensions: SessionExtensions
-    subagents: Subagents
-    is_saved: bool = True
-    """Whether the session is on disk, and can be resumed."""
-    project: Path | None = None
-    """The root of the repository if its settings are in use, because it is trusted."""
-    flags: Mapping[str, Any] = {}
-    """Settings from the command line or the program, by dotted name."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -114,9 +96,15 @@ class BackgroundTask(msgspec.Struct, frozen=True):
 class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One live session. It owns every task that is started for it."""
 
+    cwd: Path
     transcript: MemoryManager
-    workbench: Workbench
     turn: AgentTurn
+    model_source: ModelSource
+    permissions: Permissions
+    shell: Shell
+    jobs: ShellJobs
+    subagents: Subagents
+    extensions: SessionExtensions
     memory: SessionMemory
     """Long-term memory; exists also if memory is off."""
     session_catalog: SessionCatalog
@@ -130,14 +118,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """None for a new session."""
     notices: tuple[str, ...]
     """Notices for the user at the start; later ones come as events."""
+    is_saved: bool
+    """Whether it is on disk, and can be resumed."""
+    project: Path | None
+    """The root of the repository if its settings are in use, because it is trusted."""
+    flags: Mapping[str, Any]
+    """Settings from the command line or the program, by dotted name."""
 
     @property
     def id(self) -> str:
         return self.transcript.session_id
-
-    @property
-    def cwd(self) -> Path:
-        return self.workbench.cwd
 
     @property
     def title(self) -> str:
@@ -145,11 +135,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def todos(self) -> tuple[Todo, ...]:
-        return self.workbench.plan.items
-
-    @property
-    def is_saved(self) -> bool:
-        return self.workbench.is_saved
+        return self.turn.plan.items
 
     @property
     def running(self) -> bool:
@@ -161,19 +147,19 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return tuple(prompt.text for prompt in self.turn.steering.messages)
 
     def status(self) -> Status:
-        models, transcript = self.workbench.models, self.transcript
+        models, transcript = self.model_source, self.transcript
         spec = models.current()[0].spec
         return Status(
             spec.name,
             models.effort if spec.thinking else "off",
-            self.workbench.permissions.mode,
+            self.permissions.mode,
             git_branch(self.cwd),
             transcript.tokens,
             spec.window,
             transcript.usage,
             self.memory.recalled_count,
             sum(task.is_running and task.outlives_turn for task in self.tasks()),
-            self.workbench.shell.confinement.known_tier,
+            self.shell.confinement.known_tier,
             self.is_saved,
             spec.thinking,
         )
@@ -208,7 +194,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def kill_children(self) -> None:
         """Kill every running shell line at once, except background jobs."""
-        self.workbench.shell.kill_all()
+        self.shell.kill_all()
 
     def run_shell(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
         """The events of the user's own shell line; with `share` its output is sent to the model."""
@@ -217,25 +203,25 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def tasks(self) -> tuple[BackgroundTask, ...]:
         """The subagents since the session was opened, then the background jobs."""
         tasks = []
-        for agent in self.workbench.subagents.started():
+        for agent in self.subagents.started():
             state = f"{agent.state}{agent.activity and f': {agent.activity}'} ({agent.figures})"
             tasks.append(
                 BackgroundTask(agent.id, agent.task, state, not agent.is_over, agent.background, agent.activity)
             )
-        for job in self.workbench.jobs.list():
+        for job in self.jobs.list():
             state = f"{exit_status(job.process.exit_code)}, {job.process.seconds:.0f} s"
             tasks.append(BackgroundTask(job.id, job.command, state, job.running, True, job.tail))
         return tuple(tasks)
 
     async def kill_task(self, task_id: str) -> None:
         """End a background job or a subagent. Raises ToolError if it is not running."""
-        jobs = self.workbench.jobs
+        jobs = self.jobs
         is_job = any(job.id == task_id for job in jobs.list())
-        await (jobs.find(task_id).process.end() if is_job else self.workbench.subagents.kill(task_id))
+        await (jobs.find(task_id).process.end() if is_job else self.subagents.kill(task_id))
 
     def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; it is saved with the session."""
-        self.workbench.permissions.mode = mode
+        self.permissions.mode = mode
         self.transcript.set_mode(mode)
 
     async def set_model(self, name: str = "", effort: Effort | None = None) -> None:
@@ -245,7 +231,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             NoModelError: the model is unknown or has no key; the present model stays in use.
             UsageError: the model in use does not think.
         """
-        models = self.workbench.models
+        models = self.model_source
         spec = models.current()[0].spec
         if not name and effort not in (None, "off") and not spec.thinking:
             raise UsageError(
@@ -253,39 +239,35 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 "If it does, write `thinking: true` for it into models.yaml.",
             )
         models.change(name or spec.name, effort or models.effort)
-        if not self.running and not self.workbench.subagents.has_running:
+        if not self.running and not self.subagents.has_running:
             await models.release()
         if name:
             self.window.compactor.measure()
             self.transcript.set_model(self.status().model)
 
     async def models(self) -> tuple[ModelChoice, ...]:
-        return await self.workbench.models.choices()
+        return await self.model_source.choices()
 
     def rename(self, title: str) -> None:
         self.transcript.set_title(title)
 
-    @property
-    def permissions(self) -> Permissions:
-        return self.workbench.permissions
-
     def project_files(self) -> list[str]:
         """What `@` completes: files, and resources of MCP servers (`server:uri`)."""
-        return [*list_project_files(self.cwd), *resource_names(self.workbench.extensions.servers)]
+        return [*list_project_files(self.cwd), *resource_names(self.extensions.servers)]
 
     async def close(self) -> None:
         """End everything that runs, and release the session file; raises SaveFailed if a message is lost."""
         await self.turn.tasks.close_turns()
         await self.turn.hooks.close()
-        await self.workbench.subagents.close()
-        await self.workbench.extensions.servers.close()
+        await self.subagents.close()
+        await self.extensions.servers.close()
         await self.memory.close()
         await self.turn.tasks.close()
         if self.memory.lookup is not None:
             await self.memory.lookup.close()
-        await self.workbench.jobs.close()
-        await asyncio.to_thread(self.workbench.shell.confinement.close)
-        await self.workbench.models.close()
+        await self.jobs.close()
+        await asyncio.to_thread(self.shell.confinement.close)
+        await self.model_source.close()
         await self.transcript.close()
 
     async def _run_line(self, line: str, share: bool, emit: Emit) -> None:
@@ -310,7 +292,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             emit(ToolFinished(call.id, call.name, display, failed, time.monotonic() - began))
 
         try:
-            result = await self.workbench.shell.run_line(line, report)
+            result = await self.shell.run_line(line, report)
         except ToolError as error:
             result = ToolResult(str(error), Display(str(error)), failed=True)
         except asyncio.CancelledError:

@@ -287,7 +287,7 @@ class TurnQueue:
     async def _run_command_or_wait(self, draft: Draft) -> None:
         if await self._run_command(draft) or self.session is None:
             return
-        if self.session.workbench.extensions.commands.called_by(draft.text):
+        if self.session.extensions.commands.called_by(draft.text):
             self.queue(draft)  # a custom command gets a separate turn, with its own model, mode and inserts
         else:
             self._steer(draft)

@@ -116,20 +116,20 @@ async def test_a_custom_command_is_sent_listed_and_explained():
 
     front_end = FakeFrontEnd()
     ship = CustomCommand("git:ship", "Ship it", "[version]", "~/.claude/commands/git/ship.md", prompt)
-    bench = front_end.session.workbench
+    session = front_end.session
 
     async def refuse(_arguments):
         raise UsageError("The skill pdf is switched off.")
 
     pdf = CustomCommand("pdf", "Reads PDF", "", "~/.ouro/skills/pdf/SKILL.md", refuse, is_off=True)
-    bench.extensions = replace(bench.extensions, commands=CommandRegistry([lambda: [ship, pdf]], COMMAND_NAMES))
+    session.extensions = replace(session.extensions, commands=CommandRegistry([lambda: [ship, pdf]], COMMAND_NAMES))
     assert not await dispatch(front_end, "/git:ship v2")
     assert front_end.lines == []
     assert await dispatch(front_end, "/pdf a.pdf")
     assert front_end.lines.pop() == ("error", "The skill pdf is switched off.")
     assert await dispatch(front_end, "/git:sip")
     assert front_end.lines == [("error", "There is no command /git:sip. Did you mean /git:ship?")]
-    bench.extensions.servers.servers["git"] = SimpleNamespace(state="starting")
+    session.extensions.servers.servers["git"] = SimpleNamespace(state="starting")
     assert not await dispatch(front_end, "/git:sip")
     assert await dispatch(front_end, "/help /git:ship")
     assert front_end.shown == ["`/git:ship [version]` Ship it\n\nFrom `~/.claude/commands/git/ship.md`"]

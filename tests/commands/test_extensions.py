@@ -12,8 +12,8 @@ async def test_instructions_lists_the_loaded_files(repository):
     (repository / "AGENTS.md").write_text("Be brief. @missing.md")
     found = ProjectInstructions(repository, lambda _path: True)
     front_end = FakeFrontEnd()
-    bench = front_end.session.workbench
-    bench.extensions = replace(bench.extensions, instructions=found)
+    session = front_end.session
+    session.extensions = replace(session.extensions, instructions=found)
     await slash(front_end, "instructions")
     assert front_end.lines == [("info", "No instructions are loaded. /init writes an AGENTS.md.")]
     found.of_project()

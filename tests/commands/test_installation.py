@@ -111,7 +111,7 @@ class TestConfig:
 
     async def test_config_in_a_session_shows_the_flags_of_that_session(self):
         front_end = FakeFrontEnd()
-        vars(front_end.session.workbench).update(flags={"limits.max_turns": 7})
+        vars(front_end.session).update(flags={"limits.max_turns": 7})
         await dispatch(front_end, "/config")
         row = next(row for row in front_end.shown[0].splitlines() if row.startswith("limits.max_turns"))
         assert row.split() == ["limits.max_turns", "flag", "7"]

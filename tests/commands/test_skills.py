@@ -22,10 +22,10 @@ async def test_skills_are_listed_with_their_cost_and_switched(home):
     saved = []
     found = Skills(find_files("skills", home, trusted=True)[0], (), 2_000, lambda _path: True, saved.append)
     front_end = FakeFrontEnd()
-    bench = front_end.session.workbench
+    session = front_end.session
     await slash(front_end, "skills")
     assert front_end.lines.pop()[1].startswith("There are no skills.")
-    bench.extensions = replace(bench.extensions, skills=found)
+    session.extensions = replace(session.extensions, skills=found)
     await slash(front_end, "skills")
     assert "about 4 tokens in each request" in front_end.shown[0]
     assert "`/pdf` · on · 4 tokens, 200 when used · `~/.ouro/skills/pdf` · Reads PDF" in front_end.shown[0]

@@ -56,7 +56,7 @@ async def run_session(repository) -> tuple[str, str, str]:
     session = await opener(Options(repository, ready_model=model))(OpenRequest(trust="yes"))
     async for _event in session.send("Look at api.py."):
         pass
-    commands = [command.name for command in session.workbench.extensions.commands.commands()]
+    commands = [command.name for command in session.extensions.commands.commands()]
     await session.close()
     request = model.requests[-1]
     sent = "\n".join(part.text for message in request.messages for part in message.parts_of(Context))

@@ -259,14 +259,11 @@ class FakeSession:
         self.notices: tuple[str, ...] = ()
         skills = Skills((), (), 0, lambda _path: True, lambda _off: None)
         instructions = ProjectInstructions(cwd, lambda _path: False)
-        self.workbench = SimpleNamespace(
-            extensions=SessionExtensions(
-                CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={}), skills, instructions
-            ),
-            subagents=Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings()),
-            project=None,
-            flags={},
-        )
+        commands, servers = CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={})
+        self.extensions = SessionExtensions(commands, servers, skills, instructions)
+        self.subagents = Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings())
+        self.project = None
+        self.flags = {}
         checks = SimpleNamespace(here=list)
         self.turn = SimpleNamespace(hooks=SimpleNamespace(hooks=SimpleNamespace(checks=checks)))
         self.scrollback = FakeScrollback()

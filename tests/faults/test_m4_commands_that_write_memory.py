@@ -290,7 +290,7 @@ async def test_m4_confined_command_cannot_write_memory(repository):
 
     session = await two.open(repository)
     folder.mkdir(parents=True, exist_ok=True)
-    is_confined = session.workbench.permissions.workspace.confines()
+    is_confined = session.permissions.workspace.confines()
     await say(session, "please run the installer")
     await session.close()
 

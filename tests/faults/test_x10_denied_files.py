@@ -71,7 +71,7 @@ async def test_x10_session_hides_denied_files_and_offers_no_sandbox_exit(root, h
     (home / ".ouro" / "config.yaml").write_text("permissions: {deny: ['read(.env)']}\n")
     model = ScriptedModel([call("shell", command="grep -rh . src"), "Done."])
     session = await opener(Options(root, ready_model=model))(OpenRequest())
-    if not session.workbench.permissions.workspace.hides():
+    if not session.permissions.workspace.hides():
         pytest.skip("no sandbox works here")
     async for _event in session.send("go"):
         pass

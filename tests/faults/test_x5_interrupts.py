@@ -68,7 +68,7 @@ async def test_x5_interrupt_ends_the_turn_in_each_phase(repository, phase, times
     if step is None:
         silent = SilentModel([])
         silent.session = session
-        session.workbench.models._models = [silent]
+        session.model_source._models = [silent]
     seen = []
     async with asyncio.timeout(20):
         async for event in session.send("do it"):
@@ -81,7 +81,7 @@ async def test_x5_interrupt_ends_the_turn_in_each_phase(repository, phase, times
     assert seen.count(INTERRUPTED) == 1
     for message in session.transcript.context():
         assert not (message.tool_calls and message.cut)
-    session.workbench.models._models = [ScriptedModel(["Fine."])]
+    session.model_source._models = [ScriptedModel(["Fine."])]
     assert [event async for event in session.send("go on")][-1] == TurnFinished("answered")
     await session.close()
 
@@ -155,7 +155,7 @@ async def test_x5_model_change_during_an_answer_does_not_break_it(repository):
     going = asyncio.Event()
     session, model = await opened(repository, ScriptedReply("So far so good", hold=going.wait))
     new = ScriptedModel(["Fine."])
-    session.workbench.models._make = lambda _name, _effort: [new]
+    session.model_source._make = lambda _name, _effort: [new]
     seen = []
     async for event in session.send("talk"):
         seen.append(event)

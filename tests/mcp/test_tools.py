@@ -192,7 +192,7 @@ async def test_many_tools_delay_nothing_and_use_little_of_the_window(repository,
         session = await opener(Options(repository, ready_model=(model := ScriptedModel(["Hello."]))))(OpenRequest())
         async for _event in session.send("hi"):
             pass
-        states = {server.state for server in session.workbench.extensions.servers.servers.values()}
+        states = {server.state for server in session.extensions.servers.servers.values()}
         await session.close()
         [request] = model.requests
         sizes.append(sum(map(tokens_of, request.tools)) + estimate(request.messages[0].text))

@@ -169,10 +169,8 @@ async def test_command_model_applies_to_its_turn_and_unknown_one_warns(home, rep
     write(home / ".ouro/commands/x.md", "---\nmodel: scripted/other\n---\nGo.")
     session, _ = await opened(repository, "Done.")
     used = []
-    change = session.workbench.models.change
-    monkeypatch.setattr(
-        session.workbench.models, "change", lambda name, effort: (used.append(name), change(name, effort))
-    )
+    change = session.model_source.change
+    monkeypatch.setattr(session.model_source, "change", lambda name, effort: (used.append(name), change(name, effort)))
     before = session.status().model
     await run(session, "/x")
     assert used[0] == "scripted/other"
@@ -195,7 +193,7 @@ async def test_command_with_a_builtin_name_is_not_used_and_reported(home, reposi
     write(home / ".claude/commands/compact.md", "Do something else.")
     session, _ = await opened(repository)
     assert session.notices == ("~/.claude/commands/compact.md is not used: /compact is a command of ouro. Rename it.",)
-    assert session.workbench.extensions.commands.find("compact") is None
+    assert session.extensions.commands.find("compact") is None
     await session.close()
 
 

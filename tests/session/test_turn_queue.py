@@ -135,8 +135,8 @@ async def test_a_custom_command_typed_during_a_turn_is_the_next_turn():
     wait, picture = Wait(), Image("image/png", b"x")
     session = FakeSession([[wait], says("2")])
     ship = CustomCommand("git:ship", "", "", "ship.md", None)
-    extensions = session.workbench.extensions
-    session.workbench.extensions = replace(extensions, commands=CommandRegistry([lambda: [ship]], ()))
+    extensions = session.extensions
+    session.extensions = replace(extensions, commands=CommandRegistry([lambda: [ship]], ()))
     queue, _ = queue_for(session)
     queue.say(Draft("go"))
     await until(lambda: session.running)
