@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ouro.errors import ConfigError
 from ouro.safety import CONFIG_FILE, EXTENSION_FOLDERS, MCP_FILE
 from ouro.utils.files import read_start
+from ouro.utils.json_types import dictionary
 from ouro.utils.text import clean, cut, escaped
 from ouro.utils.yaml import parse_table, plain_values, split_front_matter
 
@@ -48,27 +49,26 @@ def programs_in(text: str, name: str) -> Iterator[str]:
             values: Any = {"hooks": split_front_matter(clean(text))[0].get("hooks")}
         else:
             values = plain_values(parse_table(text, name)) if name.endswith(".yaml") else json.loads(text)
-    except (ConfigError, ValueError):
+        yield from [line for section in _SCRIPTED for line in _programs(dictionary(values).get(section), section)]
+    except (ConfigError, ValueError, RecursionError):
         yield "something that cannot be read"
-        return
-    if isinstance(values, dict):
-        for section in _SCRIPTED:
-            yield from _programs(values.get(section), section)
 
 
 def _programs(value: Any, place: str) -> Iterator[str]:
     if isinstance(value, list):
         for item in value:
             yield from _programs(item, place)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return
-    command = value.get("command") or value.get("url")
-    if command:
-        parts = (command, value.get("args", []))
+    if program := value.get("command") or value.get("url"):
+        parts = (
+            program,
+            value.get("args", []),
+            [f"{name}={text}" for name, text in dictionary(value.get("env")).items()],
+        )
         words = [str(word) for part in parts for word in (part if isinstance(part, list) else [part])]
         yield f"{escaped(place)}: {cut(escaped(' '.join(words)), MAX_PROGRAM)}"
-        return
-    for key, item in value.items():
+    for key, item in value.items():  # also below a program: a group of hooks may have a `command` that nothing runs
         yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
 
 

@@ -77,6 +77,20 @@ def test_e9_files_with_invisible_characters_are_reported(project):
     assert found == ["with invisible characters, which are left out: CLAUDE.md"]
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        (".claude/settings.json", {"hooks": {"Stop": [{"command": "ls", "hooks": [{"command": "evil"}]}]}}),
+        (".claude/settings.json", {"hooks": {"command": "ls", "Stop": [{"hooks": [{"command": "evil"}]}]}}),
+        (".mcp.json", {"mcpServers": {"url": "ls", "x": {"command": "evil"}}}),
+        (".mcp.json", {"mcpServers": {"x": {"command": "ls", "env": {"NODE_OPTIONS": "-r evil"}}}}),
+    ],
+)
+def test_e4_no_program_is_hidden_behind_another(project, name, values):
+    (project / name).write_text(json.dumps(values))
+    assert any("evil" in line for line in describe_files(project, acting_files(project)))
+
+
 async def test_trust_question_includes_the_summary(project):
     with pytest.raises(TrustNeeded) as raised:
         await opener(Options(project, ready_model=ScriptedModel([])))(OpenRequest())
