@@ -345,7 +345,7 @@ def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
     try:
         said = json.loads(answer.out)
         return _parse_outcome(hook, said), ""
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         return HookOutcome(), f"its output is not JSON that ouro understands ({error}): {one_line(answer.out, 120)}"
 
 

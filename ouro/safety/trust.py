@@ -269,6 +269,6 @@ def _has_hooks(path: Path) -> bool:
     """Whether the file may have hooks. Its permissions are ignored, and Claude Code changes those often."""
     try:
         settings = json.loads(read_start(path, _MAX_READ) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return not isinstance(settings, dict) or bool(settings.get("hooks"))

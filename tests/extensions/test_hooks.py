@@ -130,6 +130,7 @@ async def test_e5_output_flood_is_cut_and_does_not_block(tmp_path):
         ("echo '{\"decision\": '", "not JSON"),
         ('echo \'{"decision": "perhaps"}\'', "`perhaps` is not a decision"),
         ("echo '{\"hookSpecificOutput\": [1]}'", "not JSON that ouro understands"),
+        ("printf '{\"a\":'; printf '[%.0s' {1..2000}", "not JSON that ouro understands"),
         ("no-such-program", "exit code 127"),
         ("kill -9 $$", "exit code -9"),
     ],

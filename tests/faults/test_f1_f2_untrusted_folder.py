@@ -7,6 +7,7 @@ import pytest
 from fakes.local_servers import local_server, models
 
 from ouro.errors import ConfigError
+from ouro.extensions import describe_files
 from ouro.llm import Catalog
 from ouro.safety import TrustStore, acting_files
 from ouro.settings_sources import Settings, load_settings
@@ -97,6 +98,17 @@ def test_f1_even_a_trusted_folder_cannot_widen_permissions_or_move_a_model(repos
     (repository / ".ouro" / "config.yaml").write_text(text + "\n")
     with pytest.raises(ConfigError, match=r"config\.yaml:1: "):
         load_settings(repository)
+
+
+@pytest.mark.parametrize("depth", [300, 700, 900, 100_000])
+@pytest.mark.parametrize("name", [".claude/settings.json", ".mcp.json"])
+def test_f1_deep_json_does_not_stop_the_start(repository, name, depth):
+    (repository / name).parent.mkdir(exist_ok=True)
+    (repository / name).write_text('{"hooks": ' * depth + "[]" + "}" * depth)
+    files = acting_files(repository)
+    assert files == (repository / name,)
+    assert not TrustStore(get_trust_path()).is_trusted(repository, files)
+    assert describe_files(repository, files)
 
 
 def test_f2_keys_are_never_sent_to_an_address_from_the_folder(repository, monkeypatch):
