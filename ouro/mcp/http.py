@@ -46,11 +46,14 @@ def http_client(
         if response.status_code == httpx2.codes.UNAUTHORIZED and auth is None:
             on_refused()
         if "text/event-stream" not in response.headers.get("content-type", ""):
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise httpx2.DecodingError("the answer is compressed, which was not asked for")
             response.stream = _Limited(response.stream)
         if response.is_error and response.status_code != httpx2.codes.METHOD_NOT_ALLOWED:  # no stream, by the protocol
             path, method = response.url.path, response.request.method
             log(f"{method} {path} was answered by {response.status_code} {response.reason_phrase}")
 
+    headers = {**(headers or {}), "Accept-Encoding": "identity"}  # 32 MB of gzip may be 32 GB
     return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [look_at]})
 
 

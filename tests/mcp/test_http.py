@@ -97,6 +97,7 @@ async def test_unreachable_server_is_reported(bench: Bench, start_server):
     [
         ("403 Forbidden", "403 Forbidden"),
         ("200 OK\r\nContent-Type: application/json", "the answer is not a message of MCP."),
+        ("200 OK\r\nContent-Encoding: gzip", "the answer is compressed, which was not asked for."),
     ],
 )
 async def test_server_without_mcp_is_reported_with_its_address(bench: Bench, answer, says):
