@@ -9,10 +9,12 @@ from typing import Any
 from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.mcp.definition import ServerPrompt
+from ouro.utils.json_types import count, dictionaries, dictionary
 from ouro.utils.text import one_line
 from ouro.utils.worker import JsonObject
 
 MAX_FIELDS = 20
+MAX_LENGTH = 100_000
 _YES_NO = ("yes", "no")
 AskUser = Callable[[Question], Awaitable[tuple[str, ...]]]
 
@@ -25,15 +27,15 @@ async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> Js
         url = one_line(str(about.get("url", "")), 1_000)
         question = Question(f"{intro}\nIt wants you to open an address in your browser. Do you?", _YES_NO, details=url)
         return {"action": "accept" if await ask(question) == ("yes",) else "decline"}
-    schema = about.get("requestedSchema") or {}
-    fields = dict(list((schema.get("properties") or {}).items())[:MAX_FIELDS])
+    schema = dictionary(about.get("requestedSchema"))
+    fields = dict(list(dictionary(schema.get("properties")).items())[:MAX_FIELDS])
     if not fields:
         return {"action": "accept", "content": {}} if await ask(Question(intro, _YES_NO)) == ("yes",) else _DECLINED
-    required = set(schema.get("required") or ())
+    required = schema.get("required")
     content: dict[str, Any] = {}
     for name, field in fields.items():
-        value = await _ask_field(intro, name, field, ask)
-        if value is None and name in required:
+        value = await _ask_field(intro, name, dictionary(field), ask)
+        if value is None and isinstance(required, list) and name in required:
             return _DECLINED
         if value is not None:
             content[name] = value
@@ -48,8 +50,7 @@ async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> 
     """Ask for one field until the answer is valid; without an answer returns its default, or None."""
     kind = field.get("type", "string")
     label = one_line(f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300)
-    items = field.get("items") or {}
-    choices = _choices(field) or _choices(items) or (_YES_NO if kind == "boolean" else ())
+    choices = _choices(field) or _choices(dictionary(field.get("items"))) or (_YES_NO if kind == "boolean" else ())
     problem = ""
     while True:
         answers = await ask(Question(f"{intro}\n{problem}{label}", choices, several=kind == "array"))
@@ -62,9 +63,9 @@ async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> 
 
 
 def _choices(field: JsonObject) -> tuple[str, ...]:
-    found = field.get("enum") or [
-        option.get("const") for option in field.get("oneOf") or field.get("anyOf") or () if isinstance(option, dict)
-    ]
+    options = dictionaries(field.get("oneOf")) or dictionaries(field.get("anyOf"))
+    listed = field.get("enum")
+    found = listed if isinstance(listed, list) and listed else [option.get("const") for option in options]
     return tuple(str(value) for value in found if value is not None)
 
 
@@ -78,7 +79,8 @@ def _value(kind: str, answers: tuple[str, ...], field: JsonObject) -> Any:
             return int(answers[0])
         case "number":
             return float(answers[0])
-    if not field.get("minLength", 0) <= len(answers[0]) <= field.get("maxLength", 100_000):
+    least, most = count(field.get("minLength")), count(field.get("maxLength"))
+    if not (least or 0) <= len(answers[0]) <= (MAX_LENGTH if most is None else most):
         raise ValueError(answers[0])
     return answers[0]
 

@@ -56,6 +56,23 @@ async def test_omitted_required_field_declines():
     assert await answer_elicitation("one", FORM, User().ask) == {"action": "decline"}
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        ["x"],
+        {"properties": ["x"]},
+        {"properties": {"name": ["x"]}, "required": [{}]},
+        {"properties": {"name": {"enum": 3, "oneOf": {"const": 1}, "items": [1]}}, "required": 3},
+        {"properties": {"name": {"minLength": "x", "maxLength": []}}},
+    ],
+)
+async def test_e2_a_malformed_form_is_answered(schema):
+    user = User(("yes",))
+    answer = await answer_elicitation("one", {"message": 1, "requestedSchema": schema}, user.ask)
+    assert answer["action"] == "accept"
+    assert len(user.questions) == 1
+
+
 @pytest.mark.parametrize(("answer", "action"), [("yes", "accept"), ("no", "decline")])
 async def test_an_address_is_shown_and_never_opened(answer, action):
     user = User((answer,))
