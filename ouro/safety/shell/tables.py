@@ -159,7 +159,7 @@ _S = r"s(?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;
 _ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
 _AWK_CALLS = "if|for|while|print|printf|length|substr|split|gsub|sub|match|index|tolower|toupper|sprintf|int"
 _AWK = re.compile(
-    r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|close|fflush|func|(?<!\|)\|(?!\|)|[@`]|\\(?![tns./$^*+()\[\]-])|/inet"
+    r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|SYMTAB|close|fflush|func|(?<!\|)\|(?!\|)|[@`]|\\(?![tns./$^*+()\[\]-])|/inet"
     r"|\{(?>if ?\([\w$. ]+>[\w$. ]+\)|>=|[^>])*+>"
     rf"|\b(?!({_AWK_CALLS})\b)[A-Za-z_]\w*\s*\()).*",
     re.DOTALL,
