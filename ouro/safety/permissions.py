@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from ouro.safety import protected
 from ouro.safety.rules import (
@@ -30,6 +29,7 @@ from ouro.safety.rules import (
     parse_rules,
     path_regex,
     path_rule,
+    requested_url,
 )
 from ouro.safety.workspace import Workspace
 
@@ -322,7 +322,7 @@ class Permissions:
             return Ask(f"the address carries {len(found[0])} characters that may be encoded data")
         if rule := self.find_rule("ask", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Ask(f"the rule `ask {rule}` says so")
-        host = urlsplit(url).hostname or ""
+        host = requested_url(url).hostname or ""
         if self.find_rule("allow", tool, Effect.NET, lambda rule: rule.matches_url(url), host):
             return Allow()
         return Ask(f"it reaches {host or 'the network'}", f"{tool}({host})" if host and has_no_wildcard(host) else tool)

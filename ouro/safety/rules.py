@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
@@ -126,10 +126,31 @@ class Rule(msgspec.Struct, frozen=True):
         """Whether the pattern covers a URL by its host, or by its prefix if the pattern has a scheme."""
         if self.pattern is None:
             return True
-        if "://" in self.pattern:
-            return bool(re.fullmatch(_translate_glob(self.pattern, r".*"), url, re.DOTALL))
-        host = urlsplit(url).hostname or ""
-        return fnmatch.fnmatchcase(host.lower().rstrip("."), self.pattern.lower())
+        requested = requested_url(url)
+        if "://" not in self.pattern:
+            return fnmatch.fnmatchcase(requested.hostname or "", self.pattern.lower())
+        scheme, _, rest = self.pattern.partition("://")
+        host, slash, path = rest.partition("/")
+        below = _translate_glob(f"/{path}", ".*") if slash else ".*" if host.endswith("*") else "/?"
+        # In the host a star is no slash: `https://*.a.example/*` is not `https://evil.example/x.a.example/`.
+        place = _translate_glob(re.sub(r"\*+", "*", f"{scheme}://{host}".lower()), "[^/]*")
+        return bool(re.fullmatch(place + below, requested.geturl(), re.DOTALL))
+
+
+def requested_url(url: str) -> SplitResult:
+    """The URL that is requested: without user, usual port, fragment, and `..` in its path; empty if it is not valid."""
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+    except ValueError:
+        return urlsplit("")
+    place = f"[{host}]" if ":" in host else host
+    if port not in (None, {"http": 80, "https": 443}.get(parts.scheme)):
+        place += f":{port}"
+    path = re.sub("%2e", ".", parts.path or "/", flags=re.IGNORECASE)
+    if re.search(r"/\.\.?(/|\Z)", path):
+        path = urlsplit(urljoin("http://host", path)).path
+    return parts._replace(netloc=place, path=path, fragment="")
 
 
 def parse_rule(text: str, where: str = "") -> Rule:
