@@ -361,7 +361,7 @@ DEFENCES = (
     # undo of files
     Defence("E10", "ouro/safety/checkpoints.py", "if now != (change.old_mode, change.old_blob):", "if False:",
             "../safety/test_checkpoints.py"),
-    Defence("E10", "ouro/safety/checkpoints.py", "if os.path.realpath(file.parent) != str(file.parent):", "if False:",
+    Defence("E10", "ouro/utils/files.py", "if not follow and path_of(descriptor) != str(folder):", "if False:",
             "../safety/test_checkpoints.py"),
     Defence("E10", "ouro/safety/checkpoints.py", '"* -text -filter -ident -working-tree-encoding !merge !diff\\n",',
             '"",', "../safety/test_checkpoints.py"),

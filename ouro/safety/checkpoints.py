@@ -163,10 +163,7 @@ class Checkpoints:
 
     def changes(self, turn: TurnFiles) -> tuple[TreeChange, ...]:
         """The files that changed during a turn; none if the turn has no end."""
-        if not (turn.before and turn.after):
-            return ()
-        unsure = self._left_out(turn.before) | self._left_out(turn.after)
-        return tuple(change for change in self._changes(turn.before, turn.after) if change.path not in unsure)
+        return tuple(self._changes(turn.before, turn.after))
 
     def diff(self, turn: TurnFiles) -> str:
         """The changes since the start of a turn as a unified diff; the id of the hunk follows each `@@ … @@`."""
@@ -179,18 +176,18 @@ class Checkpoints:
             now = self._tree()
             pieces = list(self._with_ids(turn.before, now, path))
             hunk = next((piece for piece in pieces if re.match(rf"@@ .* @@ #{re.escape(hunk_id)}\n", piece)), "")
-            found, content = _state(self.root / path)
-            is_moved = os.path.realpath((self.root / path).parent) != str((self.root / path).parent)
-            if not hunk or found is None or is_moved:
+            file = self.root / path
+            found, content = _state(file)
+            if not hunk or found is None or os.path.realpath(file.parent) != str(file.parent):
                 raise UsageError(f"{path} has no hunk #{hunk_id} now.", "`/diff` shows them as they are.")
             self._keep_now(now)
             start, count, old = _old_lines(hunk)
             lines = _LINES.findall(os.fsdecode(content))
             restored = "".join([*lines[:start], *old, *lines[start + count :]])
             if restored or not any("\nnew file mode " in piece for piece in pieces):
-                self._write(self.root / path, found[0], os.fsencode(restored))
+                self._write(file, found[0], os.fsencode(restored))
             else:
-                (self.root / path).unlink()
+                _remove(file)
         return Restored((path,))
 
     def _with_ids(self, start: str, end: str, path: str = "") -> Iterator[str]:
@@ -224,12 +221,9 @@ class Checkpoints:
             self._keep_now(self._tree())
             for turn in turns:
                 start, end = (turn.after, turn.before) if undone else (turn.before, turn.after)
-                if not (start and end):
-                    continue
-                unsure = self._left_out(start) | self._left_out(end)
                 # Removed files come first: a file may replace a folder.
                 for change in sorted(self._changes(start, end), key=lambda change: change.kind != "deleted"):
-                    if change.path in unsure or (path and change.path != path):
+                    if path not in ("", change.path):
                         continue
                     try:
                         outcome = self._restore(change)
@@ -254,8 +248,6 @@ class Checkpoints:
     def _restore(self, change: TreeChange) -> str:
         """Apply the new side of a change. Returns why it cannot be applied, `merged`, or an empty text."""
         file = self.root / change.path
-        if os.path.realpath(file.parent) != str(file.parent):
-            return "a folder on its path is a link now"
         now, content = _state(file)
         if now == (change.new_mode, change.new_blob):
             return ""
@@ -277,7 +269,7 @@ class Checkpoints:
             self._write(file, change.new_mode, joined)
             return _MERGED
         if change.new_mode == _ABSENT[0]:
-            file.unlink()
+            _remove(file)
             with suppress(OSError):
                 for parent in file.relative_to(self.root).parents[:-1]:
                     (self.root / parent).rmdir()
@@ -290,22 +282,22 @@ class Checkpoints:
         if {change.old_mode, change.new_mode} & {_ABSENT[0], "120000"} or b"\0" in own or b"\0" in other:
             return None
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            names = []
-            for name, data in (("own", own), ("base", self._blob(change.old_blob)), ("other", other)):
+            versions = {"own": own, "base": self._blob(change.old_blob), "other": other}
+            for name, data in versions.items():
                 Path(folder, name).write_bytes(data)
-                names.append(str(Path(folder, name)))
+            names = [f"{folder}/{name}" for name in versions]
             code, output = _run_git(self.folder, self.root, ["merge-file", "-p", "-q", *names])
         return output if code == 0 else None
 
     def _write(self, file: Path, mode: str, data: bytes) -> None:
         """Write a file or link; the permissions of an existing file stay unchanged."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        if mode == "120000" or file.is_symlink():
-            file.unlink(missing_ok=True)
-        if mode == "120000":
-            file.symlink_to(os.fsdecode(data))
-            return
-        with open_folder(file.parent) as folder:
+        if os.path.lexists(file) and (mode == "120000" or file.is_symlink()):
+            _remove(file)
+        with open_folder(file.parent, follow=False) as folder:
+            if mode == "120000":
+                os.symlink(os.fsdecode(data), file.name, dir_fd=folder)
+                return
             found = save(folder, file.name, data, expected=file.lstat() if file.exists() else None)
             plain = stat.S_IMODE(found.st_mode) & ~0o111
             os.chmod(file.name, plain | (plain & 0o444) >> 2 if mode == "100755" else plain, dir_fd=folder)
@@ -314,10 +306,14 @@ class Checkpoints:
         return os.fsencode(self._git("cat-file", "blob", name, strip=False))
 
     def _changes(self, start: str, end: str) -> Iterator[TreeChange]:
+        """The files that differ, without those that one of the checkpoints left out; none without both."""
+        if not (start and end):
+            return
+        unsure = self._left_out(start) | self._left_out(end)
         fields = self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", start, end, strip=False).split("\0")
         for meta, path in zip(fields[::2], fields[1::2], strict=False):
             old_mode, new_mode, old_blob, new_blob, _ = meta[1:].split(" ")
-            if "160000" not in (old_mode, new_mode):
+            if path not in unsure and "160000" not in (old_mode, new_mode):
                 yield TreeChange(path, old_mode, old_blob, new_mode, new_blob)
 
     def _left_out(self, commit: str) -> set[str]:
@@ -330,11 +326,10 @@ class Checkpoints:
         if len(names) > MAX_FILES:
             raise CheckpointError(f"{self.root} has more than {MAX_FILES:,} files that git does not ignore.")
         self.skipped = {name.rstrip("/") for name in names if _is_left_out(self.root, name)}
-        folders = {name for name in names if not name.endswith("/") and (self.root / name).is_dir()}
-        replaced = {name for name in folders if not (self.root / name).is_symlink()}
-        kept = [name for name in names if name.rstrip("/") not in self.skipped and name not in replaced]
+        files = [name for name in names if name.rstrip("/") not in self.skipped]
+        replaced = {name for name in files if (self.root / name).is_dir() and not (self.root / name).is_symlink()}
         self._index("--force-remove", self.skipped | replaced)
-        self._index("--remove", kept)
+        self._index("--remove", [name for name in files if name not in replaced])
         state = self._index_state()
         if state is None or state != self._written[0]:
             tree = self._git("write-tree", keep=self._lock)
@@ -356,8 +351,7 @@ class Checkpoints:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """The repository, created if it is missing; only one process at a time uses its index."""
-        home = Path.home()
-        if self.root == home or home.is_relative_to(self.root):
+        if Path.home().is_relative_to(self.root):
             raise CheckpointError(f"{self.root} holds your home folder: start ouro in the folder of a project.")
         ensure_private_dir(self.folder)
         with lock_file(self.folder / "lock", timeout=_TIMEOUT) as self._lock:
@@ -400,6 +394,11 @@ def _run_git(
     except OSError as error:
         raise CheckpointError("git is not installed, so files cannot be kept for undo.", "Install git.") from error
     return done.returncode, done.stdout
+
+
+def _remove(file: Path) -> None:
+    with open_folder(file.parent, follow=False) as folder:
+        os.unlink(file.name, dir_fd=folder)
 
 
 def _old_lines(hunk: str) -> tuple[int, int, list[str]]:
@@ -491,10 +490,10 @@ def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | N
 def _prune(one: StoredCheckpoints, oldest: float) -> int:
     root = one.folder
     listing = ["for-each-ref", "--format=%(committerdate:unix) %(refname)", _REFS]
-    lines = os.fsdecode(_run_git(one.folder, root, listing)[1]).splitlines()
-    old = [line.split(" ", 1)[1] for line in lines if float(line.split(" ", 1)[0]) < oldest]
-    if not old:
+    found = (line.split(" ", 1) for line in os.fsdecode(_run_git(one.folder, root, listing)[1]).splitlines())
+    deletions = "".join(f"delete {ref}\n" for date, ref in found if float(date) < oldest)
+    if not deletions:
         return 0
-    _run_git(one.folder, root, ["update-ref", "--stdin"], "".join(f"delete {ref}\n" for ref in old).encode())
+    _run_git(one.folder, root, ["update-ref", "--stdin"], deletions.encode())
     _run_git(one.folder, root, ["gc", "--quiet", "--prune=now"])
     return max(0, one.bytes - sum(file.stat().st_size for file in one.folder.rglob("*") if file.is_file()))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ouro.errors import ToolError
 from ouro.safety import protected
-from ouro.utils.files import read_start
+from ouro.utils.files import path_of, read_start
 from ouro.utils.late_pattern import late_pattern
 
 GIT_CONFIG = """\
@@ -229,7 +229,7 @@ class Workspace:
         folder = self._open_folder(path.parent, create=create_parents)
         try:
             # A folder may have become a link since `resolve`: the real path of the opened folder counts.
-            real = _path_of(folder) / path.name
+            real = Path(path_of(folder), path.name)
             self.check(real, access)
             yield FilePlace(real, folder, path.name)
         finally:
@@ -244,7 +244,7 @@ class Workspace:
         """
         descriptor = self._open_folder(self.resolve(text), create=False)
         try:
-            path = _path_of(descriptor)
+            path = Path(path_of(descriptor))
             self.check(path, "read")
             yield path, descriptor
         finally:
@@ -270,7 +270,7 @@ class Workspace:
             raise ToolError(f"{self.shown(place.path)} cannot be opened: {error.strerror}.") from error
         try:
             self._demand_regular(place.path, os.fstat(descriptor))
-            self.check(_path_of(descriptor), "read")
+            self.check(Path(path_of(descriptor)), "read")
             return os.fdopen(descriptor, "rb")
         except BaseException:
             os.close(descriptor)
@@ -314,7 +314,7 @@ class Workspace:
             raise ToolError(f"{self.shown(folder)} cannot be opened as a folder: {error.strerror}.") from error
         above = self._open_folder(folder.parent, create=True)
         try:
-            new = _path_of(above) / folder.name
+            new = Path(path_of(above), folder.name)
             if not any(protected.is_under(memory.path, new) for memory in self.memory):
                 self.check(new, "write")
             os.mkdir(folder.name, dir_fd=above)
@@ -327,14 +327,6 @@ class Workspace:
         finally:
             os.close(above)
         return self._open_folder(folder, create=False)
-
-
-def _path_of(descriptor: int) -> Path:
-    if sys.platform == "darwin":
-        import fcntl
-
-        return Path(os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")))
-    return Path(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115 - Path.readlink gives no more
 
 
 def _is_below(path: Path, folder: Path) -> bool:

@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -69,7 +70,7 @@ def replace_file(
     except OSError as error:
         error.filename = name
         with suppress(OSError):
-            error.filename = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)  # noqa: PTH115, PTH118
+            error.filename = os.path.join(path_of(folder), name)  # noqa: PTH118 - of text
         raise
     with suppress(OSError):  # the file is replaced already: it is not an error if the folder cannot be read
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)  # `folder` may be O_PATH
@@ -96,7 +97,7 @@ def sweep_temporary(folder: Path, of: str = "") -> None:
 def note_written_dir(folder: int) -> None:
     """Record an open folder before a file is replaced in it: after a kill, the next start sweeps it."""
     with suppress(OSError):
-        path = os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115
+        path = path_of(folder)
         if path not in _noted:
             journals = ensure_private_dir(get_written_journals())
             append_private(journals / str(os.getpid()), f"{path}\0")
@@ -239,10 +240,20 @@ def only_one(path: Path) -> Iterator[bool]:
         yield is_mine
 
 
+def path_of(descriptor: int) -> str:
+    """The real path of an open file or folder. Raises OSError: the system does not know it."""
+    if sys.platform == "darwin":
+        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - Path.readlink gives no more
+
+
 @contextmanager
-def open_folder(folder: Path) -> Iterator[int]:
+def open_folder(folder: Path, *, follow: bool = True) -> Iterator[int]:
+    """The descriptor of a folder. Raises OSError; without `follow` also if it, or a folder above it, is a link."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        if not follow and path_of(descriptor) != str(folder):
+            raise OSError(errno.ELOOP, "a folder on its path is a link now")
         yield descriptor
     finally:
         os.close(descriptor)

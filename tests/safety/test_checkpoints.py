@@ -52,6 +52,11 @@ def turn(kept: Checkpoints, number: int, work) -> None:
     kept.take(number, "after")
 
 
+def replace(file: Path) -> None:
+    file.unlink(missing_ok=True)
+    file.write_text("new\n")
+
+
 def test_undo_and_redo_of_every_kind_of_change(kept, root):
     before = snapshot(root)
 
@@ -188,6 +193,32 @@ class TestWhatTheUserChangedSince:
         (root / "sub").symlink_to(tmp_path / "outside")
         assert "link" in kept.undo(kept.turns()).left["sub/b.py"]
         assert list((tmp_path / "outside").iterdir()) == []
+
+    @pytest.mark.parametrize("work", ["write", "delete", "link"])
+    def test_x10_undo_is_not_misled_by_a_folder_swapped_after_the_check(self, kept, root, tmp_path, monkeypatch, work):
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "b.py").write_text("theirs\n")
+        if work == "link":
+            (root / "sub/b.py").unlink()
+            (root / "sub/b.py").symlink_to("../a.py")
+        name = {"write": "sub/b.py", "delete": "sub/c.py", "link": "sub/b.py"}[work]
+        turn(kept, 1, lambda: replace(root / name))
+        (outside / "c.py").write_text("theirs\n")
+        state = checkpoints._state
+
+        def state_then_swap(file):
+            found = state(file)
+            (root / "sub").rename(root / "real")
+            (root / "sub").symlink_to(outside)
+            return found
+
+        monkeypatch.setattr(checkpoints, "_state", state_then_swap)
+        [reason] = kept.undo(kept.turns()).left.values()
+        assert "a folder on its path is a link now" in reason
+        assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(
+            ("b.py", "c.py"), "theirs\n"
+        )
 
 
 def test_undo_keeps_file_permissions(kept, root):
