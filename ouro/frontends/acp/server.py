@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-import msgspec
 from acp import PROTOCOL_VERSION, Client, RequestError, run_agent
 from acp import schema as acp
 from msgspec.structs import replace
@@ -104,14 +103,6 @@ def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
     return found
 
 
-class _Opening(msgspec.Struct, frozen=True):
-    """How a session was opened, to open it again after the user trusts its folder."""
-
-    open_session: OpenSession
-    request: OpenRequest
-    client: EditorClient
-
-
 class EditorAgent:
     """The methods of the protocol; the SDK calls them by name."""
 
@@ -122,7 +113,8 @@ class EditorAgent:
         self._client: Client | None = None
         self._can = acp.ClientCapabilities()
         self._sessions: dict[str, EditorSession] = {}
-        self._untrusted: dict[str, tuple[TrustNeeded, _Opening]] = {}
+        self._untrusted: dict[str, tuple[TrustNeeded, Callable[[], Awaitable[EditorSession]]]] = {}
+        """The sessions whose folder is not trusted, and what opens them again when it is."""
         self._later: set[asyncio.Task[None]] = set()
 
     def on_connect(self, conn: Client) -> None:
@@ -274,20 +266,19 @@ class EditorAgent:
             terminals=client if has_own else None,
             mcp_servers=_mcp_servers(more.get("mcp_servers") or ()),
         )
-        opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, client)
+        use = functools.partial(self._use, await asyncio.to_thread(self._make_opener, options), client)
         try:
-            return await self._use(opening)
+            return await use(request)
         except TrustNeeded as error:  # asked with the first prompt: before it there is no session for a question
-            untrusted = msgspec.structs.replace(opening, request=replace(request, trust="no"))
-            editor = await self._use(untrusted)
-            self._untrusted[editor.session.id] = error, opening
+            editor = await use(replace(request, trust="no"))
+            self._untrusted[editor.session.id] = error, functools.partial(use, replace(request, trust="yes"))
             return editor
 
-    async def _use(self, opening: _Opening) -> EditorSession:
-        session = await opening.open_session(opening.request)
-        opening.client.session_id = session.id
+    async def _use(self, open_session: OpenSession, client: EditorClient, request: OpenRequest) -> EditorSession:
+        session = await open_session(request)
+        client.session_id = session.id
         assert self._client is not None
-        updates = EventUpdates(session.cwd, opening.client.terminals, has_terminals=self._shows_terminals)
+        updates = EventUpdates(session.cwd, client.terminals, has_terminals=self._shows_terminals)
         can_fill_forms = self._can.elicitation is not None and self._can.elicitation.form is not None
         editor = self._sessions[session.id] = EditorSession(
             session, self._client, updates, can_fill_forms=can_fill_forms
@@ -307,14 +298,14 @@ class EditorAgent:
 
     async def _ask_for_trust(self, session_id: str) -> None:
         """Ask whether the folder is trusted; if so, open the session again with the folder's files in use."""
-        error, opening = self._untrusted.pop(session_id)
+        error, open_trusted = self._untrusted.pop(session_id)
         editor = self._editor_of(session_id)
         title, choices = trust_question(error)
         if await editor.front_end.choose(title, choices[:2]) != "yes":
             return
         status = editor.session.status()
         await editor.close()
-        again = await self._use(msgspec.structs.replace(opening, request=replace(opening.request, trust="yes")))
+        again = await open_trusted()
         if again.session.status().mode != status.mode:
             again.session.set_mode(status.mode)
         if again.session.status().model != status.model:
