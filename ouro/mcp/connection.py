@@ -116,13 +116,24 @@ class Connection:
             raise ServerEnded("It is not connected.")
         return self._client
 
-    def answer(self, number: int, value: Any) -> None:
-        """Answer a question that was an event."""
-        waiting = self._questions.get(number)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(value)
+    async def handle(self, name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+        """Carry out a request to the open server; `answer` is for a question that was an event."""
+        match name:
+            case "answer":
+                waiting = self._questions.get(request["number"])
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(request["value"])
+            case "call":
+                await self._call(request["tool"], request["arguments"], emit)
+            case "read":
+                resource = await self._send(lambda: self.client.read_resource(request["uri"]))
+                emit({"result": contents(resource.contents)})
+            case "prompt":
+                prompt = await self._send(lambda: self.client.get_prompt(request["name"], request["arguments"]))
+                texts = [block_text(message.content) for message in prompt.messages]
+                emit({"result": {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}})
 
-    async def call(self, tool: str, arguments: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+    async def _call(self, tool: str, arguments: JsonObject, emit: Callable[[JsonObject], None]) -> None:
         """Send the progress of a tool call, then its result: the structured content if there is no other."""
         reported = 0.0
         withheld: list[JsonObject] = []
@@ -144,14 +155,6 @@ class Connection:
         if not (found["text"] or found["images"]) and result.structured_content is not None:
             found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[:MAX_TEXT]
         emit({"result": {**found, "failed": result.is_error}})
-
-    async def read(self, uri: str) -> JsonObject:
-        return contents((await self._send(lambda: self.client.read_resource(uri))).contents)
-
-    async def prompt(self, name: str, arguments: dict[str, str]) -> JsonObject:
-        result = await self._send(lambda: self.client.get_prompt(name, arguments))
-        texts = [block_text(message.content) for message in result.messages]
-        return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
 
     async def _send(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
         """Send a request and return the answer. A server that may hang is pinged first, so that no other request waits.

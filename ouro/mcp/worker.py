@@ -10,12 +10,9 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ouro.utils.worker import Handler, JsonObject, run_worker
-
-if TYPE_CHECKING:
-    from ouro.mcp.connection import Connection
 
 _DUMP = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
 """pydantic's error for an answer that is not an MCP message: a paragraph for each field."""
@@ -32,49 +29,28 @@ def main() -> None:
 def _load() -> Handler:
     from ouro.mcp.connection import Connection
 
-    return _Requests(Connection).answer
+    connections: dict[str, Connection] = {}
+
+    async def answer(name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+        if name == "open":
+            connection = connections[request["name"]] = Connection(request, emit)
+            try:
+                await connection.run()
+            finally:
+                if connections.get(request["name"]) is connection:
+                    del connections[request["name"]]
+        elif name != "ping":
+            if request["server"] not in connections:
+                raise LookupError("The server is not connected.")
+            await connections[request["server"]].handle(name, request, emit)
+
+    return answer
 
 
 def _on_end() -> None:
     from ouro.mcp.stdio import end_groups
 
     end_groups()
-
-
-class _Requests:
-    def __init__(self, connect: type[Connection]) -> None:
-        self._connect = connect
-        self._connections: dict[str, Connection] = {}
-
-    async def answer(self, name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
-        match name:
-            case "ping":
-                pass
-            case "open":
-                await self._open(request, emit)
-            case "answer":
-                self._find_connection(request).answer(request["number"], request["value"])
-            case "call":
-                await self._find_connection(request).call(request["tool"], request["arguments"], emit)
-            case "read":
-                emit({"result": await self._find_connection(request).read(request["uri"])})
-            case "prompt":
-                emit({"result": await self._find_connection(request).prompt(request["name"], request["arguments"])})
-
-    async def _open(self, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
-        name = request["name"]
-        connection = self._connections[name] = self._connect(request, emit)
-        try:
-            await connection.run()
-        finally:
-            if self._connections.get(name) is connection:
-                del self._connections[name]
-
-    def _find_connection(self, request: JsonObject) -> Connection:
-        connection = self._connections.get(request["server"])
-        if connection is None:
-            raise LookupError("The server is not connected.")
-        return connection
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
