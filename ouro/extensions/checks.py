@@ -67,9 +67,7 @@ class Checks:
     def count(self, number: int) -> None:
         """Record that a check has refused something. Raises ConfigError, OSError."""
         with self._changed() as checks:
-            for at, check in enumerate(checks):
-                if check.number == number:
-                    checks[at] = replace(check, fired=check.fired + 1)
+            checks[:] = [replace(check, fired=check.fired + (check.number == number)) for check in checks]
 
     @contextmanager
     def _changed(self) -> Iterator[list[Check]]:
