@@ -216,6 +216,24 @@ async def test_exact_command_name_is_suggested_first():
         assert [row.value.strip() for row in completion.rows[:2]] == ["/skill", "/skills"]
 
 
+@pytest.mark.parametrize(("typed", "first"), [("/q", "/q"), ("/mode", "/mode"), ("/cost", "/cost"), ("/usa", "/usage")])
+async def test_alias_is_suggested_by_its_own_name(typed, first):
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press(*typed)
+        completion = pilot.app.conversation.completion
+        await until(pilot, lambda: completion.typed == typed)
+        assert completion.rows[0].value.strip() == first
+
+
+async def test_arguments_of_a_command_suggest_nothing():
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press(*"/foo")
+        await until(pilot, lambda: pilot.app.conversation.completion.typed == "/foo")
+        assert pilot.app.conversation.completion.rows == []
+
+
 async def test_at_suggests_files_and_escape_closes_without_interrupting():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from ouro import events
-from ouro.display import Choice, Display
+from ouro.display import Display
 from ouro.errors import OuroError
 from ouro.events import Event
 from ouro.frontends.file_index import ProjectFiles
@@ -34,6 +34,8 @@ from ouro.utils.runtime import get_history_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
+    from ouro.commands.action import Action
+    from ouro.extensions import CustomCommand
     from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
     from ouro.session import Session
 
@@ -334,10 +336,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.app._driver.write(sequence)
 
 
-def _commands(session: Session | None) -> Sequence[Choice]:
+def _commands(session: Session | None) -> Sequence[Action | CustomCommand]:
     from ouro.commands.builtin import listed_commands  # too heavy to import before the first frame
 
-    return [
-        Choice(f"/{command.name}{' ' if command.argument else ''}", command.usage, command.help)
-        for command in listed_commands(session)
-    ]
+    return listed_commands(session)

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.cells import split_graphemes
 from textual import events
@@ -27,6 +28,10 @@ from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.messages import Image
 from ouro.session.turn_queue import Draft
 from ouro.utils.text import byte_size
+
+if TYPE_CHECKING:
+    from ouro.commands.action import Action
+    from ouro.extensions import CustomCommand
 
 CHORD_GAP = 1.0
 """Seconds between the keys of a chord whose first key also has its own action, like Esc in Esc Esc."""
@@ -95,7 +100,9 @@ class Completion(PickList):
     The value of a suggestion replaces the typed word; it ends with a space unless it is a command without arguments.
     """
 
-    def __init__(self, commands: Callable[[], Sequence[Choice]], files: Callable[[], FileIndex | None]) -> None:
+    def __init__(
+        self, commands: Callable[[], Sequence[Action | CustomCommand]], files: Callable[[], FileIndex | None]
+    ) -> None:
         super().__init__(id="completion")
         self._commands = commands
         self._files = files
@@ -145,13 +152,18 @@ def _word(before: str) -> str:
     return found[1] if found else ""
 
 
-def _matching_commands(commands: Sequence[Choice], wanted: str) -> list[Choice]:
-    """The command of that name, then those that begin with it, then those that contain its letters in order."""
+def _matching_commands(commands: Sequence[Action | CustomCommand], wanted: str) -> list[Choice]:
+    """The command of that name or alias, then those that begin so, then names that contain its letters in order."""
     scattered = re.compile(".*".join(map(re.escape, wanted)))
-    named = [(command.label[1:].lower(), command) for command in commands]
-    fits = [(label, command) for label, command in named if scattered.search(label)]
-    fits.sort(key=lambda fit: (fit[0].partition(" ")[0] != wanted, not fit[0].startswith(wanted)))
-    return [command for _, command in fits]
+    fits: list[tuple[bool, bool, Choice]] = []
+    for command in commands:
+        names = [name for name in command.names if name.lower().startswith(wanted)]
+        if not names and not scattered.search(command.name.lower()):
+            continue
+        name = min(names or [command.name], key=lambda name: name.lower() != wanted)
+        typed = Choice(f"/{name}{' ' * bool(command.argument)}", f"/{name} {command.argument}".rstrip(), command.help)
+        fits.append((name.lower() != wanted, not names, typed))
+    return [choice for *_, choice in sorted(fits, key=lambda fit: fit[:2])]
 
 
 class PromptArea(TextArea, inherit_bindings=False):
