@@ -64,6 +64,23 @@ async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment
     ]
 
 
+async def test_escape_closes_an_empty_comment_and_keeps_a_begun_one():
+    session = FakeSession([[ToolStarted(CALL, "git push"), permission()]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        field = pilot.app.conversation.questions.panel.field
+        await pilot.press("tab")
+        await until(pilot, lambda: field.has_focus)
+        await pilot.press("escape")
+        assert (field.display, field.has_focus) == (False, False)
+        await pilot.press("tab", "x", "escape")
+        assert (field.display, field.has_focus, session.answers) == (True, False, [])
+        await pilot.press("n")
+        await until(pilot, lambda: session.answers == [("q1", Permit("no", "x"))])
+
+
 async def test_card_shows_the_call_as_changed_by_a_hook():
     changed = permission(command="git push --dry-run")
     session = FakeSession(

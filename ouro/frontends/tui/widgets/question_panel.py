@@ -136,6 +136,7 @@ class QuestionPanel(Vertical, can_focus=True):
         elif event.key in ("up", "down"):
             self.options.move(-1 if event.key == "up" else 1)
         else:
+            self.field.display = bool(self.field.value) or not self.options.display
             self.focus()
 
     def on_resize(self) -> None:
@@ -295,7 +296,7 @@ class PermissionPanel(QuestionPanel):
             body,
             Static(escaped(asked.reason), classes="question--why", markup=False),
             options=ChoiceList(lines),
-            hint="comment for the agent · Enter sends · Esc back",
+            hint="comment for the agent, with the marked answer",
             keys=f"↑↓ Enter · {keymap.shown('comment')} adds a comment · Esc interrupts",
         )
         self._amount = amount
@@ -405,7 +406,7 @@ class AskPanel(QuestionPanel):
             keymap,
             *above,
             options=ChoiceList([*((choice, "") for choice in question.choices), *last], question.several),
-            hint="your answer · Enter sends it",
+            hint="your answer",
             keys=f"{choices if question.choices else 'type your answer'} · Esc: no answer",
         )
         self.field.display = not question.choices
