@@ -343,8 +343,10 @@ class Shell(Tool[ShellArgs]):
         place = "" if cwd == self._root else f" in {cwd}"
         output = output.rstrip("\n")
         pieces = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", note]
-        lines = f"{output.count(chr(10)) + 1} lines" if "\n" in output else ""
-        summary = ", ".join(filter(None, [status if code != 0 else "", lines]))
+        count = output.count("\n") + 1
+        if process.capture.file and count > 1:
+            count = process.capture.lines  # also those that `output` leaves out
+        summary = ", ".join(filter(None, [status if code != 0 else "", plural(count, "line") if count > 1 else ""]))
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)
 

@@ -35,6 +35,8 @@ class OutputCapture:
     def __init__(self, folder: Path, mask: Callable[[str], str] | None = None) -> None:
         self.total = 0
         """Bytes printed so far."""
+        self.lines = 0
+        """Ended lines so far."""
         self.file: Path | None = None
         """The file with the whole output (up to MAX_SPOOLED bytes); None if there is no file yet."""
         self.unsaved = ""
@@ -49,6 +51,7 @@ class OutputCapture:
 
     def add(self, data: bytes) -> None:
         self.total += len(data)
+        self.lines += data.count(b"\n")
         if self._writer is None and self.total > MAX_SHOWN and not self.unsaved:
             self._start_writer()
         if self._writer:

@@ -24,6 +24,12 @@ async def test_output_stderr_and_exit_code_are_returned_in_order(bench):
     assert result.display.body == CommandOutput("echo one; echo two >&2; exit 3", "one\ntwo", 3)
 
 
+@pytest.mark.parametrize("count", [3, 3_000, 100_000])
+async def test_summary_counts_every_line_also_those_left_out(bench, count):
+    result = await bench.run(f"seq {count}")
+    assert result.display.summary == f"{count:,} lines"
+
+
 async def test_empty_output_is_reported(bench):
     result = await bench.run("true")
     assert result.text.startswith("(no output)\n[exit code 0, ")
