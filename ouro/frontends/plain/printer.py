@@ -168,11 +168,14 @@ class Printer(NoticePrinter):
         if self.plain:
             self.write(f"{text}\n\n")
             return
+        from markdown_it import MarkdownIt
         from rich.markdown import Heading, Markdown  # imported late: a plain terminal does not need rich
 
         Heading.LEVEL_ALIGN["h1"] = "left"
-        rendered = self._render(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
-        lines = [line.rstrip(" ") for line in rendered.split("\n")]
+        document = Markdown("", code_theme="ansi_dark", hyperlinks=False)
+        # Rich's own parser reads HTML, and leaves it out: `<str>` of `list<str>` would be missing.
+        document.parsed = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).parse(text)
+        lines = [line.rstrip(" ") for line in self._render(document).split("\n")]
         filled = [place for place, line in enumerate(lines) if _CONTROL.sub("", line).strip()]
         shown = lines[filled[0] : filled[-1] + 1] if filled else []
         self.write("\n".join([*shown, "", ""]))

@@ -92,3 +92,10 @@ def test_copy_uses_xclip_or_the_terminal_sequence(monkeypatch, tmp_path):
     front_end._printer = Printer(sent.append, plain=False)
     assert "may refuse" in front_end.copy("an answer")
     assert sent == ["\x1b]52;c;YW4gYW5zd2Vy\a"]
+
+
+def test_text_in_angle_brackets_is_printed():
+    texts: list[str] = []
+    Printer(texts.append, plain=False).markdown("Use Vec<T> and <b>list</b>.\n\n<div>\nhello\n</div>")
+    printed = "".join(texts)
+    assert all(part in printed for part in ("Vec<T>", "<b>list</b>", "<div>", "hello"))
