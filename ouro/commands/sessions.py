@@ -45,7 +45,7 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     if words:
         found = await catalog.matching(found, " ".join(words))
     view: View = table(
-        (CodeSpan(info.short_id), date_and_time(info.updated_at), f"{info.messages:>5} messages",
+        (CodeSpan(info.short_id), date_and_time(info.updated_at), f"{plural(info.messages, 'message'):>14}",
          f"{dollars(info.cost):>8}", *([info.project] if every else []), info.title)
         for info in found
     )  # fmt: skip

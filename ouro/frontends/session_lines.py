@@ -68,7 +68,7 @@ def title_of(info: SessionInfo) -> str:
 def format_figures(info: SessionInfo, now: datetime) -> str:
     parts = [
         format_age(info.updated_at, now),
-        f"{info.messages:,} messages",
+        plural(info.messages, "message"),
         byte_size(info.size),
         dollars(info.cost),
     ]
@@ -89,7 +89,7 @@ def now() -> datetime:
 
 
 def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
-    last_used = [_ago(card, now), f"{card.info.messages:,} messages", byte_size(card.info.size)]
+    last_used = [_ago(card, now), plural(card.info.messages, "message"), byte_size(card.info.size)]
     rows = [
         ("last used", " · ".join(last_used)),
         ("about", " ".join(clean(card.info.summary).split())),
