@@ -18,7 +18,8 @@ from ouro.utils.text import clean, plural
 GIT_TIMEOUT = 1.0
 """Seconds for git; if it needs longer, the repository is described without its state."""
 
-_NAMED_FILE = late_pattern(r"(?<!\S)@([^\s:\0]+)(?=\s|$)")
+_NAMED_FILE = late_pattern(r'(?<!\S)@(?:"([^"\n\0]+)"|([^\s:\0]+)(?=\s|$))')
+_LINES = late_pattern(r"#L\d+(?:-L?\d+)?$")
 _IMAGE = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
 _ENDING = late_pattern(
     r"\.(?:c|cfg|cpp|css|csv|go|h|hpp|html|ini|ipynb|java|jpg|jsx?|json|lock|log|md|pdf|php|png|py|rb|rs|sh|sql|svg"
@@ -73,7 +74,8 @@ class Environment:
         return tuple(images), tuple(problems)
 
     def _find_paths(self, text: str) -> dict[str, Path]:
-        named = dict.fromkeys(found[1].rstrip(".,;:!?)") for found in _NAMED_FILE.finditer(text))
+        found = (quoted or plain.rstrip(".,;:!?)") for quoted, plain in _NAMED_FILE.findall(text))
+        named = dict.fromkeys(_LINES.sub("", name) for name in found)
         return {name: self._cwd / os.path.expanduser(name) for name in named}  # noqa: PTH111 - Path's raises for ~nobody
 
     def clear(self) -> None:

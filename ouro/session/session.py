@@ -252,8 +252,14 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self.transcript.set_title(title)
 
     def project_files(self) -> list[str]:
-        """What `@` completes: files, and resources of MCP servers (`server:uri`)."""
-        return [*list_project_files(self.cwd), *resource_names(self.extensions.servers)]
+        """What `@` completes: folders and files, outer ones first, and resources of MCP servers (`server:uri`)."""
+        names = set(list_project_files(self.cwd))
+        for folder in [name.rpartition("/")[0] for name in names]:
+            while folder and f"{folder}/" not in names:
+                names.add(f"{folder}/")
+                folder = folder.rpartition("/")[0]  # noqa: PLW2901
+        outer_first = sorted(names, key=lambda name: (name.rstrip("/").count("/"), name))
+        return [*outer_first, *resource_names(self.extensions.servers)]
 
     async def close(self) -> None:
         """End everything that runs, and release the session file; raises SaveFailed if a message is lost."""

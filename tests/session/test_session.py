@@ -314,6 +314,15 @@ async def test_destructive_user_shell_line_asks_first(repository, answer, is_the
     await session.close()
 
 
+async def test_at_completes_folders_and_files_outer_ones_first(repository):
+    (repository / "src" / "deep dir").mkdir(parents=True)
+    for name in ("src/b.py", "src/deep dir/c.py", "z.py"):
+        (repository / name).write_text("")
+    session = await opener(Options(repository, ready_model=ScriptedModel([])))(OpenRequest())
+    assert session.project_files() == ["api.py", "src/", "z.py", "src/b.py", "src/deep dir/", "src/deep dir/c.py"]
+    await session.close()
+
+
 async def test_image_named_in_a_message_is_attached(repository):
     Pillow.new("RGB", (4, 4), "red").save(repository / "shot.png")
     (repository / "bad.PNG").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
@@ -333,13 +342,14 @@ async def test_image_named_in_a_message_is_attached(repository):
 
 async def test_image_named_in_a_steering_message_is_attached(repository):
     Pillow.new("RGB", (4, 4), "red").save(repository / "shot.png")
+    Pillow.new("RGB", (4, 4), "red").save(repository / "shot 2.png")
     model = ScriptedModel([call("glob", pattern="*"), "It is red."])
     session = await opener(Options(repository, ready_model=model))(OpenRequest())
     async for event in session.send("go"):
         if isinstance(event, ToolStarted):
-            session.steer("and see @shot.png")
+            session.steer('and see @shot.png, @"shot 2.png".')
     steered = model.requests[1].messages[-1]
-    assert [image.name for image in steered.parts_of(Image)] == ["shot.png"]
+    assert [image.name for image in steered.parts_of(Image)] == ["shot.png", "shot 2.png"]
     await session.close()
 
 
@@ -351,6 +361,8 @@ async def test_image_named_in_a_steering_message_is_attached(repository):
         ("use @pytest.fixture, @app.get, @types/node and a@b.py, @dataclass", []),
         ("@none.md @none.md?", ["none.md"]),
         ("bytes of a program: @~\0\1", []),
+        ("@api.py#L10-40 @api.py#L3, @gone.py#L1-L2", ["gone.py"]),
+        ('@"no such.py" and @"unclosed', ["no such.py"]),
     ],
 )
 async def test_missing_named_file_is_reported(repository, text, missing):
