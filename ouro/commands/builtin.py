@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import Action, arg, count
+from ouro.display import Choice
 
 if TYPE_CHECKING:
     from ouro.extensions import CustomCommand
@@ -430,6 +432,21 @@ def actions_of(command: Action) -> dict[str, Action]:
 def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]:
     """The slash commands in the order of help and completion; without a session only ouro's own."""
     return (*COMMANDS, *custom_commands(session))
+
+
+def matching_commands(session: Session | None, wanted: str) -> list[Choice]:
+    """The command of that name or alias, then those that begin so, then names that contain its letters in order."""
+    wanted = wanted.lower()
+    scattered = re.compile(".*".join(map(re.escape, wanted)))
+    fits: list[tuple[bool, bool, Choice]] = []
+    for command in listed_commands(session):
+        names = [name for name in command.names if name.lower().startswith(wanted)]
+        if names or scattered.search(command.name.lower()):
+            name = min(names or [command.name], key=lambda name: name.lower() != wanted)
+            usage = f"/{name} {command.argument}"
+            choice = Choice(f"/{name}{' ' * bool(command.argument)}", usage.rstrip(), command.help)
+            fits.append((name.lower() != wanted, not names, choice))
+    return [choice for *_, choice in sorted(fits, key=lambda fit: fit[:2])]
 
 
 def custom_commands(session: Session | None) -> Sequence[CustomCommand]:

@@ -20,7 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
-from ouro.commands.builtin import listed_commands
+from ouro.commands.builtin import matching_commands
 from ouro.frontends.file_index import FileIndex
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.history import PromptHistory
@@ -174,9 +174,8 @@ class _Completer(Completer):
     def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
-            for command in listed_commands(self._repl.turns.session):
-                if matching := next((name for name in command.names if name.startswith(before[1:])), None):
-                    yield Completion(f"/{matching}", -len(before), display=command.usage, display_meta=command.help)
+            for fit in matching_commands(self._repl.turns.session, before[1:]):
+                yield Completion(fit.value.rstrip(), -len(before), display=fit.label, display_meta=fit.detail)
             return
         word = before.split()[-1] if before and not before[-1].isspace() else ""
         if word.startswith("@"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -34,8 +34,6 @@ from ouro.utils.runtime import get_history_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.commands.action import Action
-    from ouro.extensions import CustomCommand
     from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
     from ouro.session import Session
 
@@ -93,9 +91,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.questions = QuestionStack(keymap)
         self.resume = ResumePanel()
         self._files = ProjectFiles(lambda: self.session.project_files() if self.session else [], self._suggest)
-        self.completion = Completion(
-            lambda: _commands(self.session), lambda: self._files.index() if self.session else None
-        )
+        self.completion = Completion(lambda: self.session, lambda: self._files.index() if self.session else None)
         self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
         self.box = PromptBox(self.prompt)
         self.status = StatusLine(look.status)
@@ -334,9 +330,3 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def _write(self, sequence: str) -> None:
         if self.app._driver is not None:  # written through the driver, so that no other output gets into the sequence
             self.app._driver.write(sequence)
-
-
-def _commands(session: Session | None) -> Sequence[Action | CustomCommand]:
-    from ouro.commands.builtin import listed_commands  # too heavy to import before the first frame
-
-    return listed_commands(session)

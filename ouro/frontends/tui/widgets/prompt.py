@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,8 +30,7 @@ from ouro.session.turn_queue import Draft
 from ouro.utils.text import byte_size
 
 if TYPE_CHECKING:
-    from ouro.commands.action import Action
-    from ouro.extensions import CustomCommand
+    from ouro.session import Session
 
 CHORD_GAP = 1.0
 """Seconds between the keys of a chord whose first key also has its own action, like Esc in Esc Esc."""
@@ -100,11 +99,9 @@ class Completion(PickList):
     The value of a suggestion replaces the typed word; it ends with a space unless it is a command without arguments.
     """
 
-    def __init__(
-        self, commands: Callable[[], Sequence[Action | CustomCommand]], files: Callable[[], FileIndex | None]
-    ) -> None:
+    def __init__(self, session: Callable[[], Session | None], files: Callable[[], FileIndex | None]) -> None:
         super().__init__(id="completion")
-        self._commands = commands
+        self._session = session
         self._files = files
         self._dismissed = ""
         self.typed = ""
@@ -136,7 +133,9 @@ class Completion(PickList):
 
     def _suggest(self, typed: str) -> list[Choice]:
         if typed.startswith("/"):
-            return _matching_commands(self._commands(), typed[1:].lower())[:MAX_SUGGESTIONS]
+            from ouro.commands.builtin import matching_commands  # too heavy to import before the first frame
+
+            return matching_commands(self._session(), typed[1:])[:MAX_SUGGESTIONS]
         files = self._files()
         if files is None:
             return [Choice(typed, "reading the list of files …")]
@@ -150,20 +149,6 @@ def _word(before: str) -> str:
         return before
     found = _FILE.search(before.rpartition("\n")[2])
     return found[1] if found else ""
-
-
-def _matching_commands(commands: Sequence[Action | CustomCommand], wanted: str) -> list[Choice]:
-    """The command of that name or alias, then those that begin so, then names that contain its letters in order."""
-    scattered = re.compile(".*".join(map(re.escape, wanted)))
-    fits: list[tuple[bool, bool, Choice]] = []
-    for command in commands:
-        names = [name for name in command.names if name.lower().startswith(wanted)]
-        if not names and not scattered.search(command.name.lower()):
-            continue
-        name = min(names or [command.name], key=lambda name: name.lower() != wanted)
-        typed = Choice(f"/{name}{' ' * bool(command.argument)}", f"/{name} {command.argument}".rstrip(), command.help)
-        fits.append((name.lower() != wanted, not names, typed))
-    return [choice for *_, choice in sorted(fits, key=lambda fit: fit[:2])]
 
 
 class PromptArea(TextArea, inherit_bindings=False):
