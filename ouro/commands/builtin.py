@@ -443,9 +443,8 @@ def matching_commands(session: Session | None, wanted: str) -> list[Choice]:
         names = [name for name in command.names if name.lower().startswith(wanted)]
         if names or scattered.search(command.name.lower()):
             name = min(names or [command.name], key=lambda name: name.lower() != wanted)
-            usage = f"/{name} {command.argument}"
-            choice = Choice(f"/{name}{' ' * bool(command.argument)}", usage.rstrip(), command.help)
-            fits.append((name.lower() != wanted, not names, choice))
+            value, usage = f"/{name}{' ' * bool(command.argument)}", f"/{name} {command.argument}".rstrip()
+            fits.append((name.lower() != wanted, not names, Choice(value, usage, command.help)))
     return [choice for *_, choice in sorted(fits, key=lambda fit: fit[:2])]
 
 

@@ -112,12 +112,10 @@ def compaction_receipt(event: events.Compacted) -> str:
         lines.append(f"- {event.dropped} old tool outputs are no longer sent")
     if used is not None:
         cost = f", {dollars(used.cost)}" if used.cost is not None else ""
-        lines.append(
-            f"- the summary took {used.input:,} tokens read ({used.cached:,} cached), {used.output:,} written{cost}"
-        )
-    return "\n".join(
-        [*lines, "- the session file keeps every message", *(["", event.summary] if event.summary else [])]
-    )
+        read = f"{used.input:,} tokens read ({used.cached:,} cached)"
+        lines.append(f"- the summary took {read}, {used.output:,} written{cost}")
+    lines.append("- the session file keeps every message")
+    return "\n".join([*lines, "", event.summary] if event.summary else lines)
 
 
 def _core_line(event: events.CoreChanged) -> str:

@@ -66,13 +66,8 @@ def title_of(info: SessionInfo) -> str:
 
 
 def format_figures(info: SessionInfo, now: datetime) -> str:
-    parts = [
-        format_age(info.updated_at, now),
-        plural(info.messages, "message"),
-        byte_size(info.size),
-        dollars(info.cost),
-    ]
-    return " · ".join(part for part in [*parts, "copy" if info.fork_of else ""] if part)
+    parts = [format_age(info.updated_at, now), plural(info.messages, "message"), byte_size(info.size)]
+    return " · ".join(filter(None, [*parts, dollars(info.cost), "copy" if info.fork_of else ""]))
 
 
 def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:

@@ -344,8 +344,7 @@ class Shell(Tool[ShellArgs]):
         output = output.rstrip("\n")
         pieces = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", note]
         count = output.count("\n") + 1
-        if process.capture.file and count > 1:
-            count = process.capture.lines  # also those that `output` leaves out
+        count = process.capture.lines if process.capture.file and count > 1 else count  # also those left out
         summary = ", ".join(filter(None, [status if code != 0 else "", plural(count, "line") if count > 1 else ""]))
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)

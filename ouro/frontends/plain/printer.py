@@ -150,8 +150,6 @@ class Printer(NoticePrinter):
                 self._end_thought()
                 self._print_blocks(self._blocks.finish())
                 self._titles.clear()
-            case _:
-                pass
 
     def replay(self, earlier: Iterable[Event]) -> None:
         """Print earlier events. Streamed deltas are left out."""

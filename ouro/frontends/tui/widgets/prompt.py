@@ -350,11 +350,8 @@ class PromptArea(TextArea, inherit_bindings=False):
     def get_cursor_left_location(self) -> tuple[int, int]:
         """Treat a joined emoji, a flag and a placeholder as one character."""
         row, column = self.cursor_location
-        return (
-            (row, max(end for end in self._character_ends(row) if end < column))
-            if column
-            else super().get_cursor_left_location()
-        )
+        before = [end for end in self._character_ends(row) if end < column]
+        return (row, before[-1]) if before else super().get_cursor_left_location()
 
     def get_cursor_right_location(self) -> tuple[int, int]:
         row, column = self.cursor_location

@@ -306,15 +306,11 @@ class PermissionPanel(QuestionPanel):
         if action in self._asked.choices:
             return partial(self.choose, [*self._asked.choices].index(action))
         act = super().answer_of(key, action, character)
-        return _do_nothing if act is None and action else act  # the key of a choice that is not offered
+        return (lambda: None) if act is None and action else act  # the key of a choice that is not offered
 
     def choose(self, number: int) -> None:
         permit = Permit(self._asked.choices[number], self.field.value.strip())
         self.post_message(self.Answered(self.question_id, permit))
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def _body(display: Display) -> tuple[str, Widget]:
