@@ -82,7 +82,16 @@ _PATTERNS = {use: re.compile(pattern if "MAX_" in use else pattern.lower()) for 
 """All names but constants are searched in lower case: ignoring the case takes five times as long."""
 _OF_TESTS = re.compile(r'\bdef \w+|"""[^"]*"""|#.*')
 """The searched parts of a test: names, docstrings, comments. Other strings are data and may use any words."""
-DOCS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md", "models.yaml.example", "docs", "benchmarks")
+DOCS = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "AGENTS.md",
+    "models.yaml.example",
+    "docs",
+    "benchmarks",
+)
 
 
 def wrong_words() -> Iterator[str]:

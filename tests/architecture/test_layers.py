@@ -39,3 +39,12 @@ def test_no_module_hides_a_lazy_export_of_its_package():
     ]
 
     assert hidden == []
+
+
+def test_each_package_has_its_folder_of_tests():
+    """`tests/tools` tests `ouro/tools`. Tests of several packages have folders of their own."""
+    of_several = {".", "architecture", "end_to_end", "fakes", "faults"}
+    packages = {source.name.rpartition("/")[0] for source in sources() if not source.name.endswith("__init__.py")}
+    tested = {path.parent.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+
+    assert tested - of_several == packages - {""}
