@@ -417,7 +417,7 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
     }
     others = {"model": model, "permissions.mode": options.get("mode"), "permissions.allow": options.get("allow")}
     if twice := next((name for name in more if (settings | others).get(name)), None):
-        raise UsageError(f"`{twice}` is in `settings`, and is an option of its own.", "Give one of them.")
+        raise UsageError(f"`{twice}` is set twice: as an option, and in `settings`.", "Remove one of them.")
     asked = [*more.get("permissions.ask", ()), *(tool.name for tool in tools if tool.asks)]
     return Options(
         cwd=cwd,

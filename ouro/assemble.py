@@ -159,10 +159,11 @@ async def _transcript(
             store, project=project, model=model, commits=commits, on_notice=tasks.warn, session_id=new_id
         )
     if request.read_only:
-        inputs.notices.append("Opened read-only: nothing that is said here is saved.")
+        inputs.notices.append("Opened read-only: new messages are not saved.")
     if resumed.project != project and not Path(resumed.project).is_dir():
-        hint = "" if request.fork else " With --fork a copy of it would belong here."
-        inputs.notices.append(f"{resumed.project}, where this session was, is gone: it continues in {project}.{hint}")
+        hint = "" if request.fork else " --fork would make a copy that belongs to this folder."
+        notice = f"{resumed.project}, the folder of this session, does not exist: it continues in {project}.{hint}"
+        inputs.notices.append(notice)
     return await MemoryManager.resume(
         store, resumed.id, project=project, read_only=request.read_only, fork=request.fork, on_notice=tasks.warn,
         keeps_memory=request.part == "then",

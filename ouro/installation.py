@@ -299,7 +299,7 @@ def _trust(folder: Path) -> Iterator[Finding]:
         names = ", ".join(str(path.relative_to(root)) for path in untrusted)
         yield "note", f"{tilde(root)} is not trusted: {names} is not obeyed.", "`ouro` asks for it."
     else:
-        yield "good", f"nothing in {tilde(root)} waits for your trust"
+        yield "good", f"no untrusted files in {tilde(root)}"
 
 
 def _extensions(folder: Path) -> Iterator[Finding]:

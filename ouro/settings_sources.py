@@ -147,7 +147,7 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
         new = with_value(text, path.split("."), line, name)
         if {key: given.value for key, given in _read_leaves(parse_table(new, name), name)} != wanted:
             raise ConfigError(
-                f"{name} has a layout that cannot be changed automatically.", f"Say `{path}: {value}` there."
+                f"{name} has a layout that cannot be changed automatically.", f"Write `{path}: {value}` there."
             )
         write_private(file, new)
     except OSError as error:
@@ -185,7 +185,7 @@ def _from_project(root: Path) -> dict[str, Given]:
         if name not in OPEN_TO_PROJECTS or given.value in ("edit", "auto"):
             word = f"`{name}: {given.value}`" if name == "permissions.mode" else f"`{name}`"
             raise ConfigError(
-                f"{given.source}: a project may not set {word}.", f"It is yours to set, in {tilde(get_config_path())}."
+                f"{given.source}: a project may not set {word}.", f"Set it in {tilde(get_config_path())}."
             )
     return found
 

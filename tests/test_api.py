@@ -377,7 +377,7 @@ def test_rules_and_settings_without_an_effect_are_refused(agent_of):
     for options, message in (
         ({"deny": ["Bash(rm *)"]}, "`Bash` in the rule"),
         ({"settings": {"permissions.deny": ["Bash(rm *)"]}}, "`Bash` in the rule"),
-        ({"deny": ["edit"], "settings": {"permissions.deny": ["write"]}}, r"`permissions.deny` is in `settings`"),
+        ({"deny": ["edit"], "settings": {"permissions.deny": ["write"]}}, r"`permissions.deny` is set twice"),
     ):
         with pytest.raises(UsageError, match=message):
             agent_of(**options).open()

@@ -78,7 +78,7 @@ class Worktree(msgspec.Struct, frozen=True):
         try:
             head = git.ask("rev-parse", "--verify", "--quiet", "HEAD").strip()
             if not head:
-                raise ToolError(f"{cwd} is in no git repository with a commit: a worktree needs one.")
+                raise ToolError(f"A worktree needs a git repository with a commit: {cwd} is in none.")
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if git.ask("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}"):
                 base = git.ask("merge-base", "HEAD", branch).strip() or head
@@ -87,7 +87,7 @@ class Worktree(msgspec.Struct, frozen=True):
                 base = head
                 git.change("worktree", "add", "--quiet", "-b", branch, str(folder), head)
         except GitError as error:
-            raise ToolError(f"git made no worktree: {error}") from error
+            raise ToolError(f"git cannot create a worktree: {error}") from error
         return cls(folder, branch, base, repository)
 
     def close(self, subject: str) -> str:
@@ -112,7 +112,7 @@ class Worktree(msgspec.Struct, frozen=True):
             if not files:
                 outside.change("branch", "--quiet", "-D", self.branch)
         except GitError as error:
-            raise ToolError(f"Its work is in {self.folder}: git did not commit it: {error}") from error
+            raise ToolError(f"Its changes are in {self.folder}: git could not commit them: {error}") from error
         cut = "" if len(diff) <= MAX_DIFF else f"\n… cut: `git diff ...{self.branch}` shows all of it"
         work = f"Its work is committed to the branch `{self.branch}` ({plural(len(files), 'file')}), and not merged."
         return f"{work}\n```diff\n{diff[:MAX_DIFF]}{cut}\n```" if files else ""
@@ -271,7 +271,7 @@ class Subagents:
     async def _open(self, args: SubagentArgs, ctx: ToolContext) -> _Child:
         settings = self._settings
         if len(self._running()) >= settings.max_running:
-            raise ToolError(f"{settings.max_running} subagents run already. Wait for one to end.")
+            raise ToolError(f"{settings.max_running} subagents are running already. Wait for one to end.")
         info = await self.transcript_of(args.resume) if args.resume else None
         wanted = args.resume.rpartition("-")[0] or args.agent
         name = wanted if wanted in self.specs else _NAMES_ELSEWHERE.get(wanted, wanted)
@@ -279,7 +279,7 @@ class Subagents:
         if spec is None:
             raise ToolError(f"There is no agent `{name}`. There are: {', '.join(self.specs)}.")
         if any(child.id == args.resume for child in self._running()):
-            raise ToolError(f"{args.resume} is still at work.")
+            raise ToolError(f"{args.resume} is still running.")
         emit = self._services.channel.emit if args.background else ctx.emit
         child = _Child(args.resume or await self._free_id(name), spec, args, ctx, emit)
         cwd = self._services.cwd
@@ -429,10 +429,10 @@ class Subagents:
 
     def _make_result(self, child: _Child) -> ToolResult:
         report, failed = child.report(), child.state != "done"
-        parts = [report or "(it said nothing)"]
+        parts = [report or "(no text)"]
         if failed:
-            last = f"Its last text:\n{report}" if report else "It had written nothing."
-            parts = [f"{child.id} was not done: {child.activity.rstrip('.')}. {last}"]
+            last = f"Its last text:\n{report}" if report else "It wrote no text."
+            parts = [f"{child.id} did not finish: {child.activity.rstrip('.')}. {last}"]
         if child.changes:
             parts.append(child.changes)
         elif child.worktree is not None and not failed:

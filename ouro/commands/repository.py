@@ -77,7 +77,7 @@ async def changes(folder: Path) -> str:
     try:
         return await asyncio.to_thread(_changes, Git(folder, GIT_SECONDS))
     except GitError as error:
-        raise UsageError(f"git did not tell what has changed: {error}.") from error
+        raise UsageError(f"git cannot show the changes: {error}.") from error
 
 
 def _changes(git: Git) -> str:

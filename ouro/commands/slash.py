@@ -76,7 +76,7 @@ async def run_command(front_end: FrontEnd, command: Action, argument: str) -> No
     elif actions and word and not command.arguments:
         raise UsageError(f"/{command.name} has no action `{word}`.", f"There are: {', '.join(sorted(actions))}.")
     if command.between_turns and front_end.session.running:
-        raise UsageError(f"/{command.name} waits for the agent: interrupt it, or wait until it is done.")
+        raise UsageError(f"/{command.name} cannot run while the agent works: interrupt it, or wait.")
     if command.arguments is not None:
         context = SessionContext(front_end)
         answer: Answer | None = await command.function(context, **parse_line(command, argument))
@@ -166,7 +166,7 @@ class SessionContext:
         return [choice.value for choice in choices if picked in (choice.value, "all")]
 
     async def ask(self, _title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002
-        raise UsageError("This is asked for on the command line only.")
+        raise UsageError("This question can only be asked on the command line.")
 
     def progress(self, text: str) -> None:
         """Does nothing: a session shows progress itself."""
@@ -194,7 +194,7 @@ class SessionContext:
     async def search(self) -> AsyncIterator[tuple[Index, FindHits]]:
         lookup = self.session.memory.lookup
         if lookup is None:
-            raise UsageError("There is no index here.")
+            raise UsageError("There is no index: long-term memory is off.")
         yield (await asyncio.to_thread(lookup.search)).index, lookup.find
 
     async def update_index(self) -> None:

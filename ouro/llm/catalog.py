@@ -221,7 +221,7 @@ class Catalog:
             from ouro.llm.litellm_model import LiteLLMEmbeddings
 
             return LiteLLMEmbeddings(spec, endpoint)
-        raise NoModelError(f"{name} cannot give vectors: its provider has none.", "Name another embedding model.")
+        raise NoModelError(f"{name} is not an embedding model.", "Name another one.")
 
     def key_values(self) -> tuple[str, ...]:
         """The values of all keys, for the secret mask; grows when `make` runs a key command."""
@@ -326,11 +326,11 @@ def _run_key_command(name: str, command: str) -> str:
     except (OSError, ValueError) as error:
         raise NoModelError(f"The key for {name} could not be fetched: `{command}`: {error}.", hint) from error
     except subprocess.TimeoutExpired as error:
-        raise NoModelError(f"`{command}` gave no key for {name} within {COMMAND_TIMEOUT:.0f} s.", hint) from error
+        raise NoModelError(f"`{command}` printed no key for {name} within {COMMAND_TIMEOUT:.0f} s.", hint) from error
     key = done.stdout.decode(errors="replace").strip()
     if done.returncode or not key:
-        reason = done.stderr.decode(errors="replace").strip()[:200] or "it printed nothing"
-        raise NoModelError(f"`{command}` gave no key for {name} (exit {done.returncode}): {reason}", hint)
+        reason = done.stderr.decode(errors="replace").strip()[:200] or "no output"
+        raise NoModelError(f"`{command}` printed no key for {name} (exit code {done.returncode}): {reason}", hint)
     return key.splitlines()[0].strip()
 
 

@@ -92,7 +92,7 @@ class LiteLLMEmbeddings:
         async for event in stream_events(self, "embed", request, self._endpoint):
             answer = event
         if answer is None:
-            raise ModelError(f"{self._model} gave no vectors.")
+            raise ModelError(f"{self._model} returned no vectors.")
         return parse_vectors(answer, len(texts), self._spec, self._model)
 
 
@@ -116,7 +116,7 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
     if error["kind"] == TOO_LONG:
         return ContextTooLong(message)
     if error["begun"]:
-        return StreamCut(f"The answer broke off: {message}")
+        return StreamCut(f"The provider ended the answer with an error: {message}")
     if error["status"] is None:
         return ModelUnavailable(f"{endpoint.address or model} cannot be reached: {message or 'no answer came'}.")
     return error_from_status(error["status"], message, error["headers"], endpoint)
@@ -165,10 +165,9 @@ async def stream_events(user: object, name: str, request: JsonObject, endpoint: 
                     yield line["event"]
     except WorkerStopped as stopped:
         if stopped.died:
-            message = f"litellm stopped working. {redact(stopped.message)}".strip()
+            message = f"The litellm process ended. {redact(stopped.message)}".strip()
         else:
-            subject = "The answer stopped" if stopped.begun else "The provider is silent"
-            message = f"{subject}: {stopped.message}."
+            message = f"The provider does not answer: {stopped.message}."
         raise StreamCut(message) if stopped.begun else ModelUnavailable(message) from stopped
 
 

@@ -21,7 +21,7 @@ Reason = Literal["stop", "tools", "length", "filtered"]
 
 MAX_CHARACTERS = 4_000_000
 """Maximum characters of one answer with thinking and arguments: about a million tokens, more than any model writes."""
-TOO_LARGE = "The answer was stopped: it is longer than any model's may be."
+TOO_LARGE = f"The answer was stopped: it is longer than {MAX_CHARACTERS:,} characters."
 
 
 class Prices(msgspec.Struct, frozen=True):

@@ -120,7 +120,7 @@ class ReplyBuilder:
             RequestRefused: there is no text, and a retry will not change it.
         """
         if self.reason is None:
-            raise StreamCut("The answer broke off: the provider closed the stream before its end.")
+            raise StreamCut("The provider closed the stream before the answer was complete.")
         if self._calls or any(block.kind == "text" and block.text.strip() for block in self._blocks):
             return self.message()
         if self.reason == "length":
@@ -256,6 +256,6 @@ def _describe_attempts(failure: TransientModelError, model: str, number: int) ->
         message = f"{failure.message} {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."
         hint = "Try again later, or choose another model: `/model`."
     else:
-        message = f"{failure.message} ({model} was asked {number} times.)" if number > 1 else failure.message
+        message = f"{failure.message} ({number} attempts, {model})" if number > 1 else failure.message
         hint = failure.hint
     return type(failure)(message, hint, wait)

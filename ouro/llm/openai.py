@@ -264,11 +264,11 @@ def parse_vectors(answer: Any, count: int, spec: ModelSpec, server: str) -> Embe
     try:
         parsed = msgspec.convert(answer, _Answer)
     except msgspec.ValidationError as error:
-        raise ModelError(f"{server} gave no vectors: {error}.") from error
+        raise ModelError(f"{server} returned no vectors: {error}.") from error
     found = sorted(parsed.data, key=lambda item: item.index)
     sizes = {len(item.embedding) for item in found}
     if len(found) != count or len(sizes) > 1 or 0 in sizes:
-        raise ModelError(f"{server} gave {len(found)} vectors for {count} texts.")
+        raise ModelError(f"{server} returned {len(found)} vectors for {count} texts.")
     return Embedded([item.embedding for item in found], parse_usage(parsed.usage or {}, spec) or Usage())
 
 
@@ -295,14 +295,14 @@ class EmbeddingWire:
             for piece in (piece for data in response.iter_raw() for piece in decoded(data)):
                 body += piece
                 if len(body) > MAX_ANSWER:
-                    raise ModelError("The answer was stopped: it is longer than vectors can be.")
+                    raise ModelError(f"The answer was stopped: it is longer than {MAX_ANSWER // 1_000_000} MB.")
         if not response.is_success:
             shown = body[:MAX_ERROR_BODY].decode("utf-8", "replace")
             raise error_from_status(response.status_code, shown, response.headers, endpoint)
         try:
             answer = msgspec.json.decode(body)
         except msgspec.MsgspecError as error:
-            raise ModelError(f"{endpoint.address} gave no vectors: {error}.") from error
+            raise ModelError(f"{endpoint.address} returned no vectors: {error}.") from error
         return parse_vectors(answer, len(texts), self._spec, endpoint.address)
 
     def close(self) -> None:

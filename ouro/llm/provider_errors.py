@@ -47,16 +47,16 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
     words, code = _parse_error(body)
     server = endpoint.address or "The provider"
     said = _shorten(words, endpoint)
-    message = f"{server} answers {status}" + (f": {said}" if said else ".")
+    message = f"{server} answered {status}" + (f": {said}" if said else ".")
     if status in (401, 403):
-        hint = f"The key came from {endpoint.key_source or 'the settings'}: put the right one there."
+        hint = f"The key is from {endpoint.key_source or 'the settings'}. Correct it there."
         if not endpoint.api_key:
             hint = "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
         return AuthenticationFailed(f"{server} does not accept the key ({status}). {said}".strip(), hint)
     if 300 <= status < 400:
         where = redact(headers.get("location", "nowhere"), endpoint.api_key)
         return RequestRefused(
-            f"{server} redirects to {where}; ouro follows no redirect.", "Correct the address in models.yaml."
+            f"{server} redirects to {where}; ouro does not follow redirects.", "Correct the address in models.yaml."
         )
     if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(f"{code} {words}")):
         return ContextTooLong(message)
@@ -66,16 +66,15 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
         return RateLimited(message, retry_after=retry_after(headers))
     if status in (408, 409, 425) or status >= 500:
         return ModelUnavailable(message, retry_after=retry_after(headers))
-    hint = f"Are the model's name and the address {endpoint.base_url} right? `ouro models` lists what is usable."
+    hint = f"Check the model name and the address {endpoint.base_url}. `ouro models` lists usable models."
     return RequestRefused(message, hint if status == 404 else "")
 
 
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     """The error inside of a stream that began with status 200."""
     words, code = _parse_error(json.dumps({"error": error}))
-    message = (
-        f"{endpoint.address or 'The provider'} broke the answer off: {_shorten(words, endpoint) or 'no reason given.'}"
-    )
+    reason = _shorten(words, endpoint) or "it gives no reason."
+    message = f"{endpoint.address or 'The provider'} ended the answer with an error: {reason}"
     if _TOO_LONG.search(f"{code} {words}"):
         return ContextTooLong(message)
     if code in ("429", "rate_limit_error", "rate_limit_exceeded"):

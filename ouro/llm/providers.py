@@ -269,7 +269,7 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
             matches = [name for name in group if fits(name.lower())]
             if len({name.partition("/")[0] for name in matches}) > 1:
                 shown = ", ".join(f"`{name}`" for name in matches[:4])
-                raise NoModelError(f"`{word}` could be several models: {shown}.", "Give the name with its provider.")
+                raise NoModelError(f"`{word}` matches several models: {shown}.", "Write the name with its provider.")
             if matches:
                 return matches[0]
     return None

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.model import (
-    TOO_LARGE,
     Chunk,
     Effort,
     EndChunk,
@@ -32,7 +31,7 @@ from ouro.llm.model import (
     UsageChunk,
 )
 from ouro.llm.portable import SurrogateJoiner, encode_json
-from ouro.llm.provider_errors import causes_of, error_from_status, error_from_stream, reason_of
+from ouro.llm.provider_errors import causes_of, error_from_status, error_from_stream, reason_of, redact
 from ouro.messages import Message, Usage
 from ouro.utils.json_types import amount, count
 
@@ -120,14 +119,13 @@ async def read_chunks(
                 try:
                     found = list(reader.read(event))
                 except RecursionError as error:
-                    message = "The answer broke off: the server sent an event that is nested too deep."
-                    raise StreamCut(message) from error
+                    raise StreamCut("The answer cannot be read: an event is nested too deep.") from error
                 for chunk in found:
                     if not isinstance(chunk, UsageChunk):
                         deadline = clock() + silence
                     yield chunk
     except TimeoutError as error:
-        raise StreamCut(f"The answer stopped: no content came for {silence:g} s.") from error
+        raise StreamCut(f"The model sent no text, thinking or tool call for {silence:g} s.") from error
     for chunk in reader.end():
         yield chunk
 
@@ -232,7 +230,7 @@ class Wire(ABC):
                     async for data in pieces:
                         size += len(data)
                         if size > MAX_ANSWER:
-                            raise ModelError(TOO_LARGE)
+                            raise ModelError(f"The answer was stopped: it is longer than {MAX_ANSWER // 1_000_000} MB.")
                         for event in decoder.feed(data):
                             yield event
                 for event in decoder.end():
@@ -247,7 +245,7 @@ class Wire(ABC):
                 async with asyncio.timeout(limit):
                     data = await anext(pieces, None)
             except TimeoutError as error:
-                raise StreamCut(f"The answer stopped: nothing came for {limit:g} s.") from error
+                raise StreamCut(f"{self._endpoint.address} sent no data for {limit:g} s.") from error
             if data is None:
                 return
             limit = self._endpoint.timeouts.idle
@@ -300,7 +298,7 @@ def make_decoder(response: httpx.Response, endpoint: Endpoint) -> Callable[[byte
             try:
                 piece = inflater.decompress(data, MAX_PIECE)
             except zlib.error as error:
-                raise StreamCut(f"The answer broke off: {endpoint.address} sent damaged {encoding}.") from error
+                raise StreamCut(f"The answer cannot be read: {endpoint.address} sent invalid {encoding}.") from error
             data = inflater.unconsumed_tail
             if not piece:
                 return
@@ -331,13 +329,13 @@ class EventDecoder:
         try:
             *lines, rest = self._decoder.decode(data).split("\n")
         except UnicodeDecodeError as error:
-            raise StreamCut("The answer broke off: the server sent bytes that are not text.") from error
+            raise StreamCut("The answer cannot be read: it is not UTF-8.") from error
         if lines:
             lines[0] = self._rest.getvalue() + lines[0]
             self._rest = io.StringIO()
         self._rest.write(rest)
         if self._rest.tell() > MAX_LINE:
-            raise StreamCut("The answer broke off: the server sent a line without an end.")
+            raise StreamCut(f"The answer cannot be read: a line has more than {MAX_LINE:,} characters.")
         for line in lines:
             name, _, value = line.partition(":")
             if name == "data":
@@ -359,10 +357,11 @@ def _parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
     """The object in an event. Raises ModelError if there is none, or it is an error."""
     try:
         data = json.loads(event.data)
-    except (ValueError, RecursionError) as error:
-        raise StreamCut("The answer broke off: the server sent a line that cannot be read.") from error
+    except (ValueError, RecursionError):
+        data = None
     if not isinstance(data, dict):
-        raise StreamCut("The answer broke off: the server sent invalid data instead of an event.")
+        shown = redact(event.data[:1_000], endpoint.api_key)[:80]
+        raise StreamCut(f"The answer cannot be read: an event is not a JSON object: {shown}")
     if event.event == "error" or data.get("type") == "error" or data.get("error"):
         raise error_from_stream(data.get("error") or data, endpoint)
     return data
@@ -378,7 +377,7 @@ def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
     except httpx.ConnectTimeout as error:
         raise ModelUnavailable(f"{host} cannot be reached: no connection within {timeouts.connect:g} s.") from error
     except httpx.TimeoutException as error:
-        raise ModelUnavailable(f"{host} is silent: nothing came for {timeouts.first:g} s.") from error
+        raise ModelUnavailable(f"{host} did not answer within {timeouts.first:g} s.") from error
     except httpx.ConnectError as error:
         from urllib.request import getproxies  # httpx has imported it already
 
@@ -388,18 +387,21 @@ def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
         if any(
             isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError) for cause in causes_of(error)
         ):
-            kind, hint = RequestRefused, "Is it http:// instead of https://? See SSL_CERT_FILE for a certificate."
+            kind, hint = (
+                RequestRefused,
+                "Use http:// for a server without TLS; see SSL_CERT_FILE.",
+            )
         raise kind(f"{host} cannot be reached: {reason_of(error)}.", hint) from error
     except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-        raise StreamCut(f"The connection to {host} broke: {reason_of(error)}.") from error
+        raise StreamCut(f"The connection to {host} was lost: {reason_of(error)}.") from error
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         message = f"{endpoint.base_url!r} is not an address of a server."
         raise RequestRefused(message, "Correct `api_base` in models.yaml: http://HOST:PORT/v1.") from error
     except httpx.ProxyError as error:
         raise ModelUnavailable(f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY.") from error
     except (httpx.HTTPError, ValueError) as error:
-        message = f"The request to {host} cannot be made: the key has characters that no key has."
-        raise RequestRefused(message, f"It came from {endpoint.key_source or 'the settings'}.") from error
+        message = f"The request to {host} cannot be made: the key has a character that HTTP does not allow."
+        raise RequestRefused(message, f"Correct it: it is from {endpoint.key_source or 'the settings'}.") from error
 
 
 def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> Any:

@@ -41,7 +41,7 @@ class Write(ChangeTool[WriteArgs]):
             self._seen.require_current(found)
             after = found.with_text(args.content)
             if found.file is not None and after.raw == found.file.raw:
-                raise ToolError(f"{found.shown} holds exactly this text already.")
+                raise ToolError(f"{found.shown} has exactly this text already.")
             encode(found.shown, after)
             if access == "write":
                 self._seen.store(found, after)
@@ -89,7 +89,7 @@ class Edit(ChangeTool[EditArgs]):
         with self._seen.lock([args.path]) as held:
             found = self._seen.find(args.path, access, held)
             if (before := found.file) is None:
-                raise ToolError(f"{found.shown} does not exist. To make it, use write.")
+                raise ToolError(f"{found.shown} does not exist. To create it, use write.")
             self._seen.require_current(found, if_read=True)
             try:
                 after = apply_edits(before, args.edits, notes)
@@ -99,7 +99,7 @@ class Edit(ChangeTool[EditArgs]):
             if notes:
                 self._seen.require_current(found)
             if after.raw == before.raw:
-                raise ToolError(f"These edits leave {found.shown} as it is.")
+                raise ToolError(f"These edits change nothing in {found.shown}.")
             encode(found.shown, after)
             if access == "write":
                 # In a file that was not read, only the replaced text matched; the rest is not known.
@@ -138,7 +138,7 @@ def _apply(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> T
         first = file.text.count("\n", 0, match.spans[0].start) + 1
         had = file.text[match.spans[0].start : match.spans[0].end].removesuffix("\n")
         notes.append(
-            f"{which}old_text was not there exactly ({match.how}). Changed from line {first} on, which was:\n{had}"
+            f"{which}old_text did not match exactly ({match.how}). Changed from line {first} on, which was:\n{had}"
         )
     if edit.replace_all:
         notes.append(f"{which}{plural(len(match.spans), 'place')} changed.")

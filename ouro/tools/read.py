@@ -79,7 +79,7 @@ def picture(name: str, data: bytes) -> tuple[Image, str]:
         with Pillow.open(io.BytesIO(data)) as opened:
             width, height = opened.size
             if width * height > _MAX_PIXELS:
-                raise ToolError(f"{name} is too large to look at: {width}×{height} pixels.")
+                raise ToolError(f"{name} is too large to be shown: {width}×{height} pixels.")
             size = f"{width}×{height}"
             if media_type and max(width, height) <= MAX_SIDE and len(data) <= _MAX_BYTES:
                 opened.load()
@@ -92,7 +92,7 @@ def picture(name: str, data: bytes) -> tuple[Image, str]:
     except ToolError:
         raise
     except UnidentifiedImageError as error:
-        raise ToolError(f"{name} cannot be shown: the picture is damaged, or no png, jpeg, gif or webp.") from error
+        raise ToolError(f"{name} cannot be shown: the picture is damaged, or is not PNG, JPEG, GIF or WebP.") from error
     except Exception as error:  # Pillow raises many kinds of errors for broken data
         raise ToolError(f"{name} cannot be shown: the picture is damaged ({error}).") from error
 
@@ -126,7 +126,7 @@ def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str]
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise ToolError(f"{name} is locked with a password.")
+            raise ToolError(f"{name} is protected by a password.")
         total = len(reader.pages)
         return [reader.pages[at].extract_text() for at in range(first - 1, min(first - 1 + count, total))], total
     except ToolError:

@@ -88,8 +88,8 @@ async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
     """Clean up after killed ouro processes: remove temporary files, end commands, and warn about those."""
     await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
     if ended := await asyncio.to_thread(end_orphans):
-        left = plural(ended, "process", "processes")
-        warn(f"An ouro that was killed had left {left} of its commands running. Ended.")
+        processes = plural(ended, "process", "processes")
+        warn(f"Ended {processes} that commands of a killed ouro had left running.")
 
 
 class ShellJobs:

@@ -271,7 +271,7 @@ def _span(lines: Lines, first: int, wanted: list[str], indent: Reindent, old: st
 def _ambiguous(count: int, numbers: Iterable[int], how: str = "") -> str:
     shown = ", ".join(map(str, islice(numbers, 10))) + (" …" if count > 10 else "")
     return (
-        f"old_text is there {count} times{f' ({how})' if how else ''}, at lines {shown}. Give more of the lines "
+        f"old_text matches {count} places{f' ({how})' if how else ''}, at lines {shown}. Give more of the lines "
         "around the one you mean, or set replace_all to change all."
     )
 
@@ -279,7 +279,7 @@ def _ambiguous(count: int, numbers: Iterable[int], how: str = "") -> str:
 def _not_found(lines: Lines, wanted: list[str], text: str, new: str) -> str:
     message = "old_text is not in the file."
     if new.strip() and (at := text.find(new)) >= 0:
-        return f"{message} new_text is there already, at line {text.count(chr(10), 0, at) + 1}: was this done before?"
+        return f"{message} new_text is already at line {text.count(chr(10), 0, at) + 1}: was this edit made before?"
     near = nearest_lines(lines.lines, wanted)
     if not near:
         return f"{message} The file has no similar lines: read it again."

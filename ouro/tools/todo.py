@@ -48,5 +48,5 @@ class TodoWrite(Tool[TodoArgs]):
         self._plan.items = todos
         done = sum(todo.state == "done" for todo in todos)
         now = next((todo.text for todo in todos if todo.state == "in_progress"), "")
-        text = f"The plan is kept: {done} of {len(todos)} done." + (f" Now: {now}" if now else "")
+        text = f"Plan saved: {done} of {len(todos)} done." + (f" Now: {now}" if now else "")
         return ToolResult(text, Display(f"{done} of {len(todos)} done", Todos(todos)))

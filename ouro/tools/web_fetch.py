@@ -108,7 +108,7 @@ class WebFetch(Tool[WebFetchArgs]):
             url = urljoin(url, target)
             if urlsplit(url).hostname != asked:  # the user has allowed only one host
                 raise ToolError(f"The page has moved to {one_line(url)}. Call web_fetch with that address to read it.")
-        raise ToolError(f"The page leads on more than {_MAX_REDIRECTS} times.")
+        raise ToolError(f"The page redirects more than {_MAX_REDIRECTS} times.")
 
     async def _request(self, url: str) -> tuple[str, bytes, str]:
         """The content type and the data of an address; or the address to which it redirects."""
@@ -153,7 +153,7 @@ async def public_address(host: str, port: int) -> str:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise ToolError(f"{host} has no address: {error}.") from error
+        raise ToolError(f"{host} cannot be resolved: {error}.") from error
     addresses = [str(place[0]).partition("%")[0] for *_, place in found]
     public = [address for address in addresses if _is_public(address)]
     if not public:
@@ -178,7 +178,7 @@ def _parse_address(url: str) -> tuple[str, int]:
     except ValueError as error:
         raise ToolError(f"`{one_line(url)}` is not an address: {error}.") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise ToolError(f"`{one_line(url)}` is not an address of the web. It begins with http:// or https://.")
+        raise ToolError(f"`{one_line(url)}` is not a web address. Use http:// or https://.")
     if parts.username is not None or parts.password is not None:
         raise ToolError("The address holds a user name or a password: remove it.")
     return host, port or (443 if parts.scheme == "https" else 80)
@@ -188,7 +188,7 @@ async def _body(response: httpx.Response, host: str) -> bytes:
     """The decoded body. Raises ToolError if it is too large, or in an encoding that was not requested."""
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
-        raise ToolError(f"{host} answers in the encoding {encoding}, which was not asked for.")
+        raise ToolError(f"{host} answers in the encoding {encoding}, which was not requested.")
     unpack = zlib.decompressobj(47 if encoding == "gzip" else 15) if encoding in ("gzip", "deflate") else None
     data = b""
     async for piece in response.aiter_raw():
@@ -214,7 +214,7 @@ def _page_of(url: str, content_type: str, data: bytes) -> WebPage:
         pages, total = pdf_pages(url, data, 1, _MAX_PDF_PAGES)
         return WebPage(url, clean("\n\n".join(pages)), f"PDF, {total} pages, at most {_MAX_PDF_PAGES} are read")
     if kind and not _TEXT.match(kind) and kind != "application/xhtml+xml":
-        raise ToolError(f"{one_line(url)} is {one_line(kind, 60)}, no text. To save it use `curl -o` in the shell.")
+        raise ToolError(f"{one_line(url)} is {one_line(kind, 60)}, not text. To save it use `curl -o` in the shell.")
     named = re.search(r"charset=\"?([\w-]+)", rest) or re.search(rb"<meta[^>]+charset=[\"']?([\w-]+)", data[:2048])
     encoding = named[1] if named else "utf-8"
     try:

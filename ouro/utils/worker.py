@@ -106,7 +106,7 @@ class WorkerProcess:
                     async with asyncio.timeout(limit):
                         line = await inbox.get()
                 except TimeoutError as error:
-                    raise WorkerStopped(f"nothing came for {limit:g} s", begun=begun, died=False) from error
+                    raise WorkerStopped(f"no data for {limit:g} s", begun=begun, died=False) from error
                 if "died" in line:
                     last = next((line for line in reversed(self._stderr) if line.strip()), "")
                     raise WorkerStopped(last, begun=begun, died=True)

@@ -120,7 +120,7 @@ async def test_interrupting_one_subagent_leaves_the_others_running(repository):
 
     seen = await play(session, on_event=on_event)
     slow, fast = results(session)
-    assert slow.startswith("general-1 was not done: ended by the user")
+    assert slow.startswith("general-1 did not finish: ended by the user")
     assert fast.startswith("Fast is done.")
     assert seen[-1] == TurnFinished("answered")
     await asyncio.gather(*killers)
@@ -151,8 +151,8 @@ async def test_e6_turn_and_cost_limits_stop_a_subagent_with_a_reason(repository)
     session = await opened(repository, family, settings=settings)
     await play(session)
     loop, dear = results(session)
-    assert loop.startswith("general-1 was not done: Stopped after 3 model calls.")
-    assert dear.startswith("general-2 was not done: Stopped: it has cost $0.02 of $0.02.")
+    assert loop.startswith("general-1 did not finish: Stopped after 3 model calls.")
+    assert dear.startswith("general-2 did not finish: Stopped: it has cost $0.02 of $0.02.")
     await session.close()
 
 
@@ -160,7 +160,7 @@ async def test_e6_cost_limit_of_the_session_applies_to_subagents(repository):
     family = Family([start("loop"), "Never said."], loop=repeat(call("todo", todos=[])))
     session = await opened(repository, family, settings={"limits.max_cost": 0.03})
     seen = await play(session)
-    assert "general-1 was not done: Stopped: this session has cost $0.03 of $0.03" in results(session)[0]
+    assert "general-1 did not finish: Stopped: this session has cost $0.03 of $0.03" in results(session)[0]
     assert seen[-1].outcome == "limit"
     await session.close()
 
@@ -440,7 +440,7 @@ async def test_invalid_start_arguments_return_errors(tmp_path):
     session = await opened(tmp_path, family)
     seen = await play(session)
     nobody, nine, no_git = results(session)
-    assert "in no git repository with a commit" in no_git
+    assert "A worktree needs a git repository with a commit" in no_git
     assert nobody == "There is no agent `nobody`. There are: explore, general, plan, review."
     assert nine.startswith("There is no subagent `explore-9`")
     assert all(event.failed for event in seen if isinstance(event, ToolFinished))

@@ -53,7 +53,7 @@ async def test_clear_is_refused_during_a_turn():
     front_end.session.running = True
     assert await dispatch(front_end, "/clear")
     assert front_end.opened == []
-    assert "waits for the agent" in front_end.lines[0][1]
+    assert "cannot run while the agent works" in front_end.lines[0][1]
 
 
 async def test_table_row_without_first_cell_continues_the_row_above():

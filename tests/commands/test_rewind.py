@@ -141,7 +141,7 @@ async def test_rewind_is_refused_during_a_turn():
         front_end.session.running = True
         await dispatch(front_end, line)
         assert front_end.session.rewind.went == []
-        assert "waits for the agent" in front_end.lines[0][1]
+        assert "cannot run while the agent works" in front_end.lines[0][1]
 
 
 async def test_fork_opens_the_copy_and_shows_how_to_return():

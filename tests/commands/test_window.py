@@ -23,7 +23,7 @@ async def test_compact_is_refused_during_a_turn():
     front_end.session.running = True
     await dispatch(front_end, "/compact")
     assert front_end.session.window.keeps == []
-    assert "waits for the agent" in front_end.lines[0][1]
+    assert "cannot run while the agent works" in front_end.lines[0][1]
 
 
 async def test_compact_probe_shows_the_summary_for_review_and_editing():

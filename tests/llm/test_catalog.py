@@ -108,7 +108,7 @@ class TestNames:
         assert catalog(models_file, text).resolve("sonnet") == "openai/my-sonnet"
 
     def test_a_name_of_several_providers_is_not_guessed(self):
-        with pytest.raises(NoModelError, match="`gpt-oss-120b` could be several models: `groq/openai/gpt-oss-120b`"):
+        with pytest.raises(NoModelError, match="`gpt-oss-120b` matches several models: `groq/openai/gpt-oss-120b`"):
             Catalog().resolve("gpt-oss-120b")
 
     def test_local_model_is_found_without_its_tag(self, monkeypatch):
@@ -223,8 +223,8 @@ class TestRoutes:
     @pytest.mark.parametrize(
         ("command", "message"),
         [
-            ("false", "gave no key for openai/gpt-5 \\(exit 1\\): it printed nothing"),
-            ("true", "gave no key for openai/gpt-5 \\(exit 0\\)"),
+            ("false", "printed no key for openai/gpt-5 \\(exit code 1\\): no output"),
+            ("true", "printed no key for openai/gpt-5 \\(exit code 0\\)"),
             ("no-such-program-here", "could not be fetched"),
             ("'\"open'", "could not be fetched"),
         ],

@@ -56,7 +56,7 @@ async def test_dead_process_is_reported_and_replaced(litellm):
     async with aclosing(model.stream([user("hi")])) as chunks:
         await first_text(chunks)
         os.kill(before, signal.SIGKILL)
-        with pytest.raises(StreamCut, match="litellm stopped working"):
+        with pytest.raises(StreamCut, match="The litellm process ended"):
             await anext(chunks)
     chunks = await chunks_of(model)
     await model.close()

@@ -62,7 +62,7 @@ def test_other_text_is_not_redacted(text):
 )
 def test_provider_message_is_extracted_from_any_body(body, shown):
     error = error_from_status(418, body, {}, HERE)
-    assert (type(error), error.message) == (RequestRefused, f"api.example.invalid answers 418{shown}")
+    assert (type(error), error.message) == (RequestRefused, f"api.example.invalid answered 418{shown}")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ async def test_first_retry_includes_the_hint():
 async def test_waits_grow_with_jitter(monkeypatch):
     monkeypatch.setattr("ouro.llm.model_call.FIRST_WAIT", 1.0)
     clock = Clock()
-    with pytest.raises(ModelUnavailable, match="asked 5 times"):
+    with pytest.raises(ModelUnavailable, match="5 attempts"):
         await ask(Answers(*[ModelUnavailable("down")] * 9), clock=clock)
     assert [longest / 2 <= wait <= longest for wait, longest in zip(clock.waits, (1, 2, 4, 8), strict=True)] == [
         True

@@ -249,7 +249,7 @@ class EndlessCall(ScriptedModel):
 async def test_endless_held_back_call_is_stopped():
     """L9: text that is held back counts as well."""
     model = EndlessCall([])
-    with pytest.raises(ModelError, match="longer than any model's may be"):
+    with pytest.raises(ModelError, match="longer than 4,000,000 characters"):
         await ModelCall([model], [user("go")], [READ]).run()
     assert model.streamed < 50
 

@@ -47,8 +47,8 @@ async def test_session_of_a_moved_project_is_found_by_id_with_a_notice(places):
 
     session = await opened(new, was[:8])
     assert session.id == was
-    [notice] = [each for each in session.notices if "is gone" in each]
-    assert f"{places / 'old'}, where this session was, is gone: it continues in {new}." in notice
+    [notice] = [each for each in session.notices if "does not exist" in each]
+    assert f"{places / 'old'}, the folder of this session, does not exist: it continues in {new}." in notice
     assert (await session.resumed.card()).folder == str(new)
     await session.close()
     with pytest.raises(SessionNotFound, match="No session of this folder yet"):

@@ -84,7 +84,7 @@ async def test_later_edits_see_earlier_ones_and_a_failure_undoes_all(files):
 async def test_an_ambiguous_text_is_refused_with_its_lines(files):
     files.put("a.py", "a = 1\nb = 1\na = 1\n")
     assert await files.refusal("a.py", ("a = 1", "a = 2")) == (
-        "old_text is there 2 times, at lines 1, 3. Give more of the lines around the one you mean, "
+        "old_text matches 2 places, at lines 1, 3. Give more of the lines around the one you mean, "
         "or set replace_all to change all."
     )
 
@@ -111,7 +111,7 @@ async def test_wrong_indentation_is_tolerated_corrected_and_reported(files):
             "        value = compute( 2 )\n        if value:\n            log(value)\n",
         )
     )
-    assert "old_text was not there exactly (indentation differed). Changed from line 6 on, which was:" in result.text
+    assert "old_text did not match exactly (indentation differed). Changed from line 6 on, which was:" in result.text
 
 
 async def test_tabs_in_the_file_stay_tabs(files):
@@ -156,7 +156,7 @@ async def test_two_approximate_matches_are_refused(files):
     line = "    handler.register('the first name', callback=self.on_event)\n"
     files.put("a.py", f"def f(self):\n{line}\n\ndef g(self):\n{line.replace('first', 'firsd')}")
     message = await files.refusal("a.py", (line.replace("first", "firts"), "x\n"))
-    assert "old_text is there 2 times (nearly the same text), at lines 2, 6." in message
+    assert "old_text matches 2 places (nearly the same text), at lines 2, 6." in message
 
 
 async def test_indentation_of_a_single_line_applies_to_added_lines(files):
@@ -194,7 +194,7 @@ async def test_unread_file_accepts_only_exact_matches(files):
 
 async def test_text_already_present_is_reported(files):
     files.put("a.py", "x = compute()\n")
-    assert "new_text is there already, at line 1" in await files.refusal("a.py", ("y = nothing", "x = compute()"))
+    assert "new_text is already at line 1" in await files.refusal("a.py", ("y = nothing", "x = compute()"))
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ async def test_useless_edits_are_refused_with_advice(files, pair, reason):
 
 async def test_edits_that_cancel_out_are_refused(files):
     files.put("a.py", "x\n")
-    assert await files.refusal("a.py", ("x", "y"), ("y", "x")) == "These edits leave a.py as it is."
+    assert await files.refusal("a.py", ("x", "y"), ("y", "x")) == "These edits change nothing in a.py."
 
 
 async def test_a_missing_file_is_refused(files):
-    assert await files.refusal("none.py", ("x", "y")) == "none.py does not exist. To make it, use write."
+    assert await files.refusal("none.py", ("x", "y")) == "none.py does not exist. To create it, use write."
 
 
 async def test_a_binary_file_is_refused(files):
@@ -338,7 +338,7 @@ async def test_long_text_is_searched_fast_in_a_long_file(tmp_path):
     assert (tmp_path / "equal.c").read_text() == "{ \n" + "} \n;\n" * 3000
 
     files.put("many.txt", "x\n" * 20_000)
-    assert "there 19999 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 …" in await files.refusal(
+    assert "matches 19999 places, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 …" in await files.refusal(
         "many.txt", ("x\nx", "y")
     )
 

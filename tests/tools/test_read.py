@@ -152,13 +152,13 @@ async def test_a_damaged_or_enormous_picture_is_refused(read, tmp_path):
     header = b"IHDR" + (20_000).to_bytes(4, "big") + (8000).to_bytes(4, "big") + b"\x08\x02\0\0\0"
     enormous = drawing(1, 1, "PNG")[:12] + header + zlib.crc32(header).to_bytes(4, "big")
     (tmp_path / "c.png").write_bytes(enormous + drawing(1, 1, "PNG")[33:])
-    assert await refusal(read, "c.png") == "c.png is too large to look at: 20000×8000 pixels."
+    assert await refusal(read, "c.png") == "c.png is too large to be shown: 20000×8000 pixels."
 
 
 def test_unsupported_picture_format_is_converted_to_png():
     image, _size = picture("a.bmp", drawing(30, 20, "BMP"))
     assert (image.media_type, Pillow.open(io.BytesIO(image.data)).size) == ("image/png", (30, 20))
-    with pytest.raises(ToolError, match="no png, jpeg, gif or webp"):
+    with pytest.raises(ToolError, match="is not PNG, JPEG, GIF or WebP"):
         picture("a.svg", b"<svg/>")
 
 

@@ -16,7 +16,7 @@ async def test_whole_list_is_stored_shown_and_confirmed():
     todos = [{"text": "read", "state": "done"}, {"text": "write", "state": "in_progress"}, {"text": "test"}]
     expected = (Todo("read", "done"), Todo("write", "in_progress"), Todo("test"))
     assert await call(TodoWrite(plan), todos=todos) == ToolResult(
-        "The plan is kept: 1 of 3 done. Now: write", Display("1 of 3 done", Todos(expected))
+        "Plan saved: 1 of 3 done. Now: write", Display("1 of 3 done", Todos(expected))
     )
     assert plan.items == expected
 

@@ -121,12 +121,12 @@ async def test_image_is_returned_as_a_picture(site):
     ("page", "message"),
     [
         ({"status": 404}, r"docs\.example answered 404 Not Found"),
-        ({"kind": "application/zip", "body": b"PK"}, "is application/zip, no text"),
+        ({"kind": "application/zip", "body": b"PK"}, "is application/zip, not text"),
         ({"body": b"x" * 5_000_001}, "larger than 5,000,000 bytes"),
         ({"body": gzip.compress(b"\0" * 50_000_000), "Content_Encoding": "gzip"}, "larger than 5,000,000 bytes"),
         ({"body": b"x", "Content_Encoding": "br"}, "in the encoding br"),
         ({"body": b"x", "Content_Encoding": "gzip"}, "cannot be decompressed"),
-        ({"status": 302, "Location": "/x"}, "leads on more than 5 times"),
+        ({"status": 302, "Location": "/x"}, "redirects more than 5 times"),
         ({"status": 302, "Location": "http://other.example/a"}, r"has moved to http://other\.example/a\. Call"),
         ({"status": 302, "Location": "file:///etc/passwd"}, "has moved to file:///etc/passwd"),
     ],
@@ -145,9 +145,9 @@ async def test_redirect_on_the_same_host_is_followed(site):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("file:///etc/passwd", "is not an address of the web"),
-        ("docs.example/a", "is not an address of the web"),
-        ("http://", "is not an address of the web"),
+        ("file:///etc/passwd", "is not a web address"),
+        ("docs.example/a", "is not a web address"),
+        ("http://", "is not a web address"),
         ("http://me:secret@docs.example/", "holds a user name or a password"),
         ("http://docs.example:99999/", "is not an address"),
         ("http://[::1/", "is not an address"),

@@ -59,7 +59,7 @@ async def test_encoding_line_endings_and_mode_of_a_file_are_kept(write, seen, tm
 
 async def test_identical_text_is_reported(write):
     await call(write, path="a.py", content="x\n")
-    assert await refusal(write, "a.py", "x\n") == "a.py holds exactly this text already."
+    assert await refusal(write, "a.py", "x\n") == "a.py has exactly this text already."
 
 
 async def test_a_folder_or_a_file_in_the_way_is_refused(write, tmp_path):
