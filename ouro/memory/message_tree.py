@@ -62,8 +62,8 @@ class MessageTree:
         """Number -> position in `items`."""
         self._current: CurrentBranch | None = None
         """The branch of `items`; None if they have changed since."""
-        self._start = self._next_root = 0 if is_whole else _UNKNOWN
-        """The number before the first item; with an empty branch the number before the next item."""
+        self._before_next = 0 if is_whole else _UNKNOWN
+        """With an empty branch, the number before the next item. That item may not be loaded."""
 
     @property
     def current(self) -> CurrentBranch:
@@ -103,9 +103,11 @@ class MessageTree:
 
     @property
     def is_whole(self) -> bool:
-        if self.items:
-            return self._nodes[self.items[0].number].before != _UNKNOWN
-        return bool(self._nodes) or self._start == 0
+        return self._before_first == 0
+
+    @property
+    def _before_first(self) -> int:
+        return self._nodes[self.items[0].number].before if self.items else self._before_next
 
     def __contains__(self, number: int) -> bool:
         return number in self._nodes
@@ -115,8 +117,7 @@ class MessageTree:
         return node.item if node else None
 
     def append(self, item: NumberedRecord) -> None:
-        self._nodes[item.number] = _Node(item, self.last_number or self._next_root)
-        self._next_root = 0
+        self._nodes[item.number] = _Node(item, self.last_number or self._before_next)
         self._places[item.number] = len(self.items)
         self.items.append(item)
         known, self._current = self._current, None
@@ -126,14 +127,14 @@ class MessageTree:
     def prepend_items(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
         before = 0 if is_whole else _UNKNOWN
         first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
-        is_current = not self.is_whole
         for item in items:
             self._nodes[item.number] = _Node(item, before)
             before = item.number
         if first is not None:
             self._nodes[first] = replace(self._nodes[first], before=before)
-        if is_current:
-            self._put([*items, *self.items])
+        elif self._before_next == _UNKNOWN:
+            self._before_next = before
+        self._put([*self._path(self._before_first, ())[0], *self.items])
 
     def drop_items(self, place: int) -> None:
         """Drop the items before `items[place]`, and the branches that start there."""
@@ -156,9 +157,9 @@ class MessageTree:
         self._put([value for item in self.items for value in (item, answers.get(item.number)) if value is not None])
 
     def go_to(self, number: int) -> None:
-        """Continue after that number, on any branch (0: from the start)."""
-        self._next_root = 0
+        """Continue after that number, on any branch (0: from the start); if it is not loaded, the branch is empty."""
         path, since = self._path(number, self._places)
+        self._before_next = since
         kept = self._places[since] + 1 if since in self._places else 0
         for item in self.items[kept:]:
             self._places.pop(item.number, None)
@@ -168,15 +169,13 @@ class MessageTree:
             self._places[item.number] = len(self.items)
             self.items.append(item)
 
-    def go_to_unloaded(self) -> None:
-        self._put([])
-        self._next_root = _UNKNOWN
-
-    def nearest(self, number: int) -> int | None:
-        """That number; if it is missing, the next lower one (0: the start); None if that is not known."""
+    def nearest(self, number: int) -> int:
+        """That number; if it is missing, the next lower one (0: the start), unless that is not loaded."""
         if number == 0 or number in self._nodes:
             return number
-        return max((item for item in self._nodes if item < number), default=None if self._start else 0)
+        befores = {node.before for node in self._nodes.values()} or {self._before_next}
+        is_rooted = befores <= self._nodes.keys() | {0}
+        return max((item for item in self._nodes if item < number), default=0 if is_rooted else number)
 
     def ahead(self, number: int) -> tuple[MessageRecord, ...]:
         """The loaded messages that `go_to` that number restores, oldest first."""

@@ -311,14 +311,10 @@ class Transcript(MessageTree):
             self.insert_answers(answers)
 
     def _take_rewind(self, record: RewindRecord) -> None:
-        target = self.nearest(record.to) if 0 <= record.to < self.next_number else None
-        if target is None:
-            if self.is_whole:
-                self.notices.append(f"A rewind to message {record.to}, which does not exist, is skipped.")
-            elif 0 <= record.to < self.next_number:
-                self.go_to_unloaded()
+        if not 0 <= record.to < self.next_number:
+            self.notices.append(f"A rewind to message {record.to}, which does not exist, is skipped.")
             return
-        left = self.last_number
+        left, target = self.last_number, self.nearest(record.to)
         if self.undone and self.undone[-1] == target:
             self.undone.pop()
         elif left not in (0, target):

@@ -151,6 +151,57 @@ async def test_rewind_to_before_the_compaction_survives_a_resume(store):
     await again.close()
 
 
+class UnreadableOnce(YamlFileMemoryStore):
+    """A store of which one read for a rewind fails, as on a disk that is gone for a moment."""
+
+    fails = False
+
+    async def load_session(self, session_id, *, read_only=False, reach="whole"):
+        if self.fails and read_only:
+            self.fails = False
+            raise SessionDamaged("The disk is gone.")
+        return await super().load_session(session_id, read_only=read_only, reach=reach)
+
+
+async def test_rewind_to_an_unloaded_message_continues_there_when_the_user_scrolls(root, store):
+    store, notices = UnreadableOnce(root), []
+    memory = await reopen(store, on_notice=notices.append)
+    store.fails = True
+    await memory.record(RewindRecord(150, memory.now()))
+
+    assert notices == ["Earlier messages could not be read: The disk is gone."]
+    assert (memory.context(), memory.transcript.is_whole, memory.pager.has_earlier) == ([], False, True)
+    while memory.pager.has_earlier:
+        await memory.pager.earlier(100)
+    assert texts(memory.context()) == [f"m{number}" for number in range(1, 151)]
+    await memory.record(RewindRecord(3, memory.now()))
+    await memory.add(user("else"))
+    assert texts(memory.context()) == ["m1", "m2", "m3", "else"]
+    await memory.record(RewindRecord(303, memory.now()))
+    assert memory.transcript.compaction == CHECK
+    sent = memory.context()
+    await memory.close()
+    again = await reopen(store)
+    assert again.context() == sent
+    await again.close()
+
+
+async def test_rewind_below_the_loaded_messages_after_a_compaction_released_them(root):
+    store = UnreadableOnce(root)
+    memory = MemoryManager.start(store, project="/p", model="m")
+    for number in range(1, 101):
+        await memory.add(user(f"m{number}"))
+    await memory.record(CompactionRecord(101, memory.now(), (1, 90), (), "What was said."))
+    store.fails = True
+    await memory.record(RewindRecord(8, memory.now()))
+
+    assert (memory.transcript.is_whole, memory.pager.has_earlier) == (False, True)
+    while memory.pager.has_earlier:
+        await memory.pager.earlier(20)
+    assert texts(memory.context()) == [f"m{number}" for number in range(1, 9)]
+    await memory.close()
+
+
 async def test_long_branches_are_read_partly_until_visited(root, monkeypatch):
     monkeypatch.setattr("ouro.memory.sessions.session_reader.MAX_BRANCH_BYTES", 5000)
     store = YamlFileMemoryStore(root)

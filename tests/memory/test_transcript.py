@@ -228,6 +228,16 @@ def test_older_records_are_prepended_and_can_be_rewound_to():
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m6"]
 
 
+def test_rewind_to_a_missing_message_below_prepended_ones_goes_to_the_start():
+    transcript = fold(prompt(5), prompt(6), is_whole=False)
+    transcript.prepend((prompt(3), prompt(4)), is_whole=True)
+    transcript.take(RewindRecord(2, ""))  # a user has removed message 2 from the file
+
+    assert (transcript.entries, transcript.is_whole, transcript.notices) == ((), True, [])
+    transcript.take(RewindRecord(6, ""))
+    assert texts(transcript.entries) == ["m3", "m4", "m5", "m6"]
+
+
 def test_older_records_are_not_sent_after_a_rewind_to_the_start():
     transcript = fold(prompt(5), prompt(6), is_whole=False)
     transcript.take(RewindRecord(0, ""))
