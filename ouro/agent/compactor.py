@@ -163,7 +163,7 @@ class Compactor(msgspec.Struct, eq=False):
             review: receives the summary before it is used.
             probe: ask the model afterwards about what was cut, and report what was lost.
         """
-        await self.memory.pager.loaded()
+        await self.memory.pager.finish_loading()
         plan = self.plan()
         if plan is None:
             emit(Notice("Nothing to compact: the newest messages stay as they are."))

@@ -198,7 +198,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self._add_prompt(Prompt(GO_ON), emit)
         else:
             transcript = self.memory.transcript
-            await self.memory.record(RewindRecord(transcript.before(transcript.last_number), self.memory.now()))
+            await self.memory.record(RewindRecord(transcript.number_before(transcript.last_number), self.memory.now()))
         return True
 
     def _why_incomplete(self, answer: Message) -> str:

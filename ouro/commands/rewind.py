@@ -24,7 +24,7 @@ async def rewind(front_end: FrontEnd, argument: str) -> None:
         await carry_out(front_end, RewindChoice("rewind", await rewind.number_back(back)))
         return
     while rewind.has_earlier and len(rewind.points()) < LISTED:
-        await rewind.earlier()
+        await rewind.load_earlier()
     if not rewind.points() and not rewind.branches():
         raise UsageError("There is no message yet to go back to.")
     if choice := await front_end.choose_rewind():
@@ -46,9 +46,8 @@ async def undo(front_end: FrontEnd, argument: str) -> None:
         for line in await rewind.undo_file(path, hunk, int(words[1]) if words[1:] else 1):
             front_end.say(line)
         return
-    scopes = [name for name in _SCOPES[1:] if name in words]
-    conversation = "conversation" in words
-    _show_rewound(front_end, await rewind.undo(scopes, conversation=conversation), conversation)
+    scopes = tuple(name for name in _SCOPES if name in words)
+    _show_rewound(front_end, await rewind.undo(scopes), "conversation" in scopes)
 
 
 async def redo(front_end: FrontEnd, argument: str) -> None:
@@ -70,13 +69,11 @@ async def fork(front_end: FrontEnd, argument: str) -> None:
 async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
     rewind = front_end.session.rewind
     conversation = "conversation" in choice.scopes
-    others = tuple(scope for scope in choice.scopes if scope != "conversation")
     match choice.kind:
         case "rewind":
-            rewound = await rewind.rewind(choice.number, others, conversation=conversation)
-            _show_rewound(front_end, rewound, conversation)
+            _show_rewound(front_end, await rewind.rewind(choice.number, choice.scopes), conversation)
         case "visit":
-            lines = await rewind.visit(choice.number, others)
+            lines = await rewind.visit(choice.number, choice.scopes)
             front_end.show_again()
             left = "This is the branch that you left. /redo returns to where the session was."
             front_end.say(" ".join([left, *lines]))

@@ -189,7 +189,7 @@ class MemoryManager:
 
         Raises SaveFailed if it is not on disk: it is saved with the next message.
         """
-        await self.pager.loaded()
+        await self.pager.finish_loading()
         self._take(MessageRecord(self.next_number, self.now(), message, self.is_private))
         if not self.title and message.role == "user" and (title := make_title(message.text)):
             self._take(TitleRecord(title, self.now()))
@@ -197,8 +197,8 @@ class MemoryManager:
 
     async def record(self, change: ChangeRecord) -> None:
         """Append a record that is not a message (a compaction, a rewind, a title …). Raises as `add`."""
-        await self.pager.loaded()
-        is_known = not isinstance(change, RewindRecord) or self.transcript.knows(change.to)
+        await self.pager.finish_loading()
+        is_known = not isinstance(change, RewindRecord) or self.transcript.is_loaded(change.to)
         self._take(change)
         await self._save()
         if isinstance(change, CompactionRecord) and change.summary:
@@ -206,7 +206,7 @@ class MemoryManager:
         has_all = not self.pager.is_gapped and self.transcript.is_complete
         if isinstance(change, RewindRecord) and not (is_known and has_all):
             self.pager.load_context(self._fold_again)
-            await self.pager.loaded()
+            await self.pager.finish_loading()
 
     def note(self, change: ChangeRecord) -> None:
         """Append a record that is not a message. It is saved in the background, at the latest with the next message."""
@@ -251,7 +251,7 @@ class MemoryManager:
 
     async def close(self) -> None:
         """Save what is left, and release the session. Raises SaveFailed if something is lost."""
-        await self.pager.loaded()
+        await self.pager.finish_loading()
         try:
             if self._unsaved and self._has_messages():
                 await self._save()

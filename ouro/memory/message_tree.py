@@ -29,7 +29,7 @@ class _Node(msgspec.Struct, frozen=True):
     """The number of the item before it; 0: it is the first item."""
 
 
-def is_turn(message: Message) -> bool:
+def begins_turn(message: Message) -> bool:
     return message.role == "user" and bool(message.text)
 
 
@@ -43,7 +43,7 @@ class CurrentBranch(msgspec.Struct, frozen=True):
     def followed_by(self, entry: MessageRecord) -> CurrentBranch:
         """Add a message. The value is not computed again: in a long session that took 2 ms for each tool call."""
         turns, last = self.turns, self.last_prompt
-        if is_turn(entry.message):
+        if begins_turn(entry.message):
             turns, last = turns + 1, entry.number
         return CurrentBranch((*self.entries, entry), self.compactions, self.dropped, turns, last)
 
@@ -76,7 +76,7 @@ class MessageTree:
                     dropped.update(f"{OUTPUT}{call}" for call in item.dropped)
                 elif isinstance(item, DropRecord):
                     dropped = dropped.difference(item.items) if item.restored else dropped.union(item.items)
-            prompts = [entry.number for entry in entries if is_turn(entry.message)]
+            prompts = [entry.number for entry in entries if begins_turn(entry.message)]
             last_prompt = prompts[-1] if prompts else 0
             self._current = CurrentBranch(entries, compactions, frozenset(dropped), len(prompts), last_prompt)
         return self._current
@@ -136,7 +136,7 @@ class MessageTree:
             self._before_next = before
         self._put([*self._path(self._before_first, ())[0], *self.items])
 
-    def drop_items(self, place: int) -> None:
+    def unload_before(self, place: int) -> None:
         """Drop the items before `items[place]`, and the branches that start there."""
         self._put(self.items[place:])
         first = self.items[0].number
@@ -177,7 +177,7 @@ class MessageTree:
         is_rooted = befores <= self._nodes.keys() | {0}
         return max((item for item in self._nodes if item < number), default=0 if is_rooted else number)
 
-    def ahead(self, number: int) -> tuple[MessageRecord, ...]:
+    def entries_to(self, number: int) -> tuple[MessageRecord, ...]:
         """The loaded messages that `go_to` that number restores, oldest first."""
         return tuple(item for item in self._path(number, self._places)[0] if isinstance(item, MessageRecord))
 

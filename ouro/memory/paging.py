@@ -22,7 +22,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
 
     store: MemoryStore
     session_id: str
-    current: Callable[[], Transcript]
+    transcript: Callable[[], Transcript]
     notify: Callable[[str], None]
     is_gapped: bool = False
     """Whether messages of long branches are not loaded: after a rewind the session has to be read again."""
@@ -33,23 +33,23 @@ class TranscriptPager(msgspec.Struct, eq=False):
 
     @property
     def is_loading(self) -> bool:
-        """Whether a part of the messages to send is not in memory yet: `loaded` waits for it."""
+        """Whether a part of the messages to send is not in memory yet: `finish_loading` waits for it."""
         return self._loading is not None
 
     @property
     def has_earlier(self) -> bool:
-        return self._place > 0 and not self.current().is_whole
+        return self._place > 0 and not self.transcript().is_whole
 
     @property
     def has_hidden(self) -> bool:
-        return self._shown_from != 0 and (self.has_earlier or self._first_shown(self.current().shown_items()) > 0)
+        return self._shown_from != 0 and (self.has_earlier or self._first_shown(self.transcript().shown_items()) > 0)
 
     def set_place(self, loaded: LoadedSession) -> None:
         self._place, self.is_gapped = loaded.place, loaded.is_gapped
 
     def shown(self) -> tuple[ShownItem, ...]:
         """The items that a new screen shows: the end of the transcript, and what `show_more` added, if in memory."""
-        transcript = self.current()
+        transcript = self.transcript()
         items = transcript.shown_items()
         shown = items[self._first_shown(items) :]
         first = next((item for item in shown if isinstance(item, MessageRecord)), None)
@@ -58,18 +58,18 @@ class TranscriptPager(msgspec.Struct, eq=False):
         return tuple(shown)
 
     async def show_more(self, count: int) -> tuple[ShownItem, ...]:
-        """The items before the shown ones, with about `count` messages. Raises as `earlier`."""
-        await self.loaded()
+        """The items before the shown ones, with about `count` messages. Raises as `load_earlier`."""
+        await self.finish_loading()
         if not self._shown_from:
             return ()
-        transcript = self.current()
+        transcript = self.transcript()
         items = transcript.shown_items()
         while True:
             begin = end = self._first_shown(items)
             hidden = sum(isinstance(item, MessageRecord) for item in items[:end])
             if not self.has_earlier or (hidden >= count and not _is_tool(items[0])):
                 break
-            await self.earlier(count)
+            await self.load_earlier(count)
             items = transcript.shown_items()
         while begin and (count > 0 or _is_tool(items[begin])):
             begin -= 1  # tool results are shown with their tool calls
@@ -81,31 +81,31 @@ class TranscriptPager(msgspec.Struct, eq=False):
             self._shown_from = first.number
         return tuple(items[begin:end])
 
-    async def earlier(self, count: int) -> tuple[MessageRecord, ...]:
+    async def load_earlier(self, count: int) -> tuple[MessageRecord, ...]:
         """Load the `count` messages before those in memory; fewer at the start. Raises SessionError."""
-        await self.loaded()
+        await self.finish_loading()
         while self.has_earlier:
             place = self._place
             records, begin = await self.store.load_before(self.session_id, place, count)
             if self._place == place:  # unless another call has loaded it meanwhile
                 self._place = begin
-                return self.current().prepend(records, is_whole=begin == 0)
+                return self.transcript().prepend(records, is_whole=begin == 0)
         return ()
 
     def release(self) -> None:
         """Remove messages from memory that are neither sent nor near the end. `show_more` reads them again."""
         if self.is_loading:
             return
-        transcript = self.current()
-        first = transcript.needed_from(MIN_SHOWN)
+        transcript = self.transcript()
+        first = transcript.first_needed(MIN_SHOWN)
         place = self.store.place_of(self.session_id, first.number) if first is not None else None
         if first is not None and place is not None:  # without a position it is not on disk, or its offset is unknown
-            transcript.drop_before(first)
+            transcript.release_before(first)
             self._place = place
 
-    def show_from(self, number: int) -> bool:
+    def hide_before(self, number: int) -> bool:
         """Let the screen drop what precedes that message, if memory has dropped it too. Returns whether it may."""
-        items = self.current().shown_items()
+        items = self.transcript().shown_items()
         is_in_memory = any(isinstance(item, MessageRecord) and item.number == self._shown_from for item in items)
         if is_in_memory or (self._shown_from == 0 and not self.has_earlier):
             return False
@@ -114,7 +114,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
 
     def show_loaded(self) -> None:
         """Show what is loaded now. What is loaded later stays hidden until the user scrolls there."""
-        transcript = self.current()
+        transcript = self.transcript()
         if transcript.is_whole or not transcript.entries:
             self._shown_from = 0
             return
@@ -125,7 +125,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
         """Start to read everything that is sent; `take` is called with the result."""
         self._loading = asyncio.create_task(self._load(take))
 
-    async def loaded(self) -> None:
+    async def finish_loading(self) -> None:
         """Wait until everything that is sent is in memory. A screen needs less, so a resume does not wait for this."""
         if self._loading is None:
             return

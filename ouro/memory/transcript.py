@@ -25,7 +25,7 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
-from ouro.memory.message_tree import OUTPUT, MessageTree, is_turn
+from ouro.memory.message_tree import OUTPUT, MessageTree, begins_turn
 from ouro.memory.short_term import DROPPED, answer_open_calls, remove_notes, remove_outputs, replace_by_summary
 from ouro.memory.tokens import estimate_messages, reported_tokens
 from ouro.messages import ATTACHED, PIPED, SHELL_NOTE, Message, PerMessage, Usage
@@ -94,7 +94,7 @@ class Transcript(MessageTree):
         """The number for the next message or compaction."""
         self.call_ids: set[str] = set()
         """The ids of all loaded tool calls, also on branches."""
-        self.turns_gone = 0
+        self.unloaded_turns = 0
         """The number of turns of the branch that were loaded and then removed from memory."""
         self.lacks_branches = not is_whole
         """Whether `branches` may be incomplete: records that are loaded later come without their branches."""
@@ -172,13 +172,13 @@ class Transcript(MessageTree):
             self._shortened = dropped, PerMessage(self._shortener(following))
         return self._shortened[1](messages) if dropped else messages
 
-    def before(self, number: int) -> int:
+    def number_before(self, number: int) -> int:
         """The number of the item before that message on the branch; 0 if none is loaded."""
         numbers = [item.number for item in self.items]
         place = numbers.index(number) if number in numbers else 0
         return numbers[place - 1] if place else 0
 
-    def knows(self, number: int) -> bool:
+    def is_loaded(self, number: int) -> bool:
         """Whether a message or compaction of that number is loaded; 0 is the start."""
         return number in self or (number == 0 and self.is_whole)
 
@@ -211,7 +211,7 @@ class Transcript(MessageTree):
 
     @property
     def turns(self) -> int:
-        return self.turns_gone + self.current.turns
+        return self.unloaded_turns + self.current.turns
 
     @property
     def kept_entries(self) -> list[MessageRecord]:
@@ -219,7 +219,7 @@ class Transcript(MessageTree):
         kept, _ = self._sent()
         return [item for item in kept if item.number not in self]
 
-    def needed_from(self, count: int) -> MessageRecord | None:
+    def first_needed(self, count: int) -> MessageRecord | None:
         """The first needed message: from it on, messages are sent or are among the last `count`."""
         entries = self.entries
         _, following = self._sent()
@@ -228,13 +228,14 @@ class Transcript(MessageTree):
             place -= 1  # tool results stay together with their calls
         return entries[place] if place else None
 
-    def drop_before(self, first: MessageRecord) -> None:
+    def release_before(self, first: MessageRecord) -> None:
         """Drop the messages before that one, except those that are sent."""
         kept, _ = self._sent()
         place = self.items.index(first)
         self._kept = {item.number: item for item in kept}
-        self.turns_gone += sum(isinstance(item, MessageRecord) and is_turn(item.message) for item in self.items[:place])
-        self.drop_items(place)
+        before = (item.message for item in self.items[:place] if isinstance(item, MessageRecord))
+        self.unloaded_turns += sum(map(begins_turn, before))
+        self.unload_before(place)
         self.lacks_branches = True
         self.recalled = {number: record for number, record in self.recalled.items() if number in self}
         self._marks = {number: marks for number, marks in self._marks.items() if number in self}
@@ -296,7 +297,7 @@ class Transcript(MessageTree):
         self.prepend_items(items, is_whole=is_whole)
         entries = tuple(item for item in items if isinstance(item, MessageRecord))
         self.call_ids.update(call.id for entry in entries for call in entry.message.tool_calls)
-        self.turns_gone = max(0, self.turns_gone - sum(is_turn(entry.message) for entry in entries))
+        self.unloaded_turns = max(0, self.unloaded_turns - sum(begins_turn(entry.message) for entry in entries))
         return entries
 
     def answer_open_calls(self) -> None:

@@ -308,7 +308,7 @@ def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
 
 async def update_plan_when_loaded(plan: TodoPlan, memory: MemoryManager, emit: Emit) -> None:
     """Correct the plan when everything that is sent is loaded: at first only the part for the screen was read."""
-    await memory.pager.loaded()
+    await memory.pager.finish_loading()
     found = find_plan(memory)
     if found != plan.items:
         plan.items = found

@@ -108,7 +108,7 @@ class Resumed(msgspec.Struct, eq=False):
     async def card(self) -> ResumeCard:
         """What the user must know before the first model call; waits until everything that is sent is loaded."""
         info, memory = self.info, self.window.compactor.memory
-        await memory.pager.loaded()
+        await memory.pager.finish_loading()
         entries = memory.transcript.sent_entries()
         messages = [entry.message for entry in entries]
         last = messages[-1] if messages else None
@@ -162,7 +162,7 @@ class Resumed(msgspec.Struct, eq=False):
     async def _send_tail(self, emit: Emit) -> None:
         """Leave everything before the last turns out of the request, without a summary. It stays in the session."""
         memory = self.window.compactor.memory
-        await memory.pager.loaded()
+        await memory.pager.finish_loading()
         entries = memory.transcript.sent_entries()
         if not (begin := _begin_of_tail(entries)):
             emit(Notice("Nothing is left out: the last turns are all there is."))

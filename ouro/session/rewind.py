@@ -21,7 +21,7 @@ from ouro.session.session_tasks import SessionTasks
 from ouro.utils.log import log
 from ouro.utils.text import join_names, plural
 
-_FILES: tuple[RewindScope, ...] = ("files",)
+_CONVERSATION: tuple[RewindScope, ...] = ("conversation",)
 FIRST_TIMEOUT = 20.0
 """Seconds that the first change of a turn waits for its checkpoint; the first checkpoint of a large folder is slow."""
 UNDONE = "Undone"
@@ -272,8 +272,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     def has_earlier(self) -> bool:
         return self.memory.pager.has_earlier
 
-    async def earlier(self, count: int = 200) -> None:
-        await self.memory.pager.earlier(count)
+    async def load_earlier(self, count: int = 200) -> None:
+        await self.memory.pager.load_earlier(count)
 
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
         """What can be undone together with the messages from `number` on, by scope, in a few words."""
@@ -287,27 +287,24 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         end = self._redo_end() if end is None else end
         offered: dict[RewindScope, str] = {}
         if end is not None:
-            ahead, behind = self.memory.transcript.ahead(end), self.memory.transcript.last_number
-            offered["conversation"] = plural(len(ahead), "message") if ahead else f"back from message {behind}"
+            restored, behind = self.memory.transcript.entries_to(end), self.memory.transcript.last_number
+            offered["conversation"] = plural(len(restored), "message") if restored else f"back from message {behind}"
         return offered | {scope: found.what for scope, found in (await self._redoable(end, self.undoers)).items()}
 
-    async def rewind(self, number: int, scopes: Collection[RewindScope] = (), *, conversation: bool = True) -> Rewound:
-        """Go back to before the user's message `number`; returns the message for editing.
+    async def rewind(self, number: int, scopes: Collection[RewindScope] = _CONVERSATION) -> Rewound:
+        """Undo in `scopes` what followed the user's message `number`, one of `points`; raises UsageError for another.
 
-        Args:
-            number: the number of a message in `points`; raises UsageError for another one.
-            scopes: what to undo together with the messages.
-            conversation: whether the messages are undone; if not, no message is returned.
+        With the conversation, the session continues before the message, which is returned for editing.
         """
         self._check()
         entry = self._entry(number)
         undoable = await self._undoable(scopes, number)
-        if conversation:
+        if "conversation" in scopes:
             await self._go(await self._before(entry), undoable)
         elif not undoable:
             raise UsageError("Nothing was changed there.")
         notices = await _carry_out(undoable, "undone")
-        if not conversation:
+        if "conversation" not in scopes:
             return Rewound(notices=tuple(notices))
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
 
@@ -329,7 +326,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def number_back(self, back: int = 1) -> int:
         """The number of the user's message that many messages ago. Raises UsageError: there are fewer."""
         while len(points := self.points()) < back and self.has_earlier:
-            await self.earlier()
+            await self.load_earlier()
         if not points:
             raise UsageError("There is nothing to undo: the session has no messages.")
         if not 1 <= back <= len(points):
@@ -345,10 +342,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         await self._go(number, redoable)
         return await _carry_out(redoable, "done again")
 
-    async def undo(self, scopes: Collection[RewindScope] = _FILES, *, conversation: bool = True) -> Rewound:
-        """Undo the last message of the user, all that followed it, and what it did in `scopes`."""
+    async def undo(self, scopes: Collection[RewindScope] = ("conversation", "files")) -> Rewound:
+        """Undo in `scopes` the last message of the user and all that followed it."""
         self._check()
-        return await self.rewind(await self.number_back(), scopes, conversation=conversation)
+        return await self.rewind(await self.number_back(), scopes)
 
     async def redo(self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")) -> Sequence[str]:
         """Undo the last rewind if no message was sent since; or only redo what was undone in files and memory.
@@ -376,12 +373,12 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         This does not depend on the messages: the user may want the files without them.
         """
         transcript = self.memory.transcript
-        ahead = () if end is None else transcript.ahead(end)
-        numbers = {entry.number for entry in (*transcript.entries, *ahead)}
-        return await self._found(scopes, lambda undoer: undoer.find_undone(numbers))
+        restored = () if end is None else transcript.entries_to(end)
+        numbers = {entry.number for entry in (*transcript.entries, *restored)}
+        return await self._find(scopes, lambda undoer: undoer.find_undone(numbers))
 
     async def _undoable(self, scopes: Collection[RewindScope], number: int) -> dict[RewindScope, Undoable]:
-        return await self._found(scopes, lambda undoer: undoer.find(number))
+        return await self._find(scopes, lambda undoer: undoer.find(number))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, or the part before message `number`; returns the id of the copy, empty if it is empty."""
@@ -401,15 +398,15 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     async def _before(self, entry: MessageRecord) -> int:
         """The number of the message before it on the branch; 0: it is the first."""
-        if self.memory.pager.has_earlier and self.memory.transcript.before(entry.number) == 0:
-            await self.memory.pager.earlier(1)
-        return self.memory.transcript.before(entry.number)
+        if self.memory.pager.has_earlier and self.memory.transcript.number_before(entry.number) == 0:
+            await self.memory.pager.load_earlier(1)
+        return self.memory.transcript.number_before(entry.number)
 
     async def _go(self, number: int, undoable: Mapping[RewindScope, Undoable]) -> None:
         await self.memory.record(RewindRecord(number, self.memory.now(), ("conversation", *undoable)))
         self.on_change()
 
-    async def _found(
+    async def _find(
         self, scopes: Collection[RewindScope], find: Callable[[Undoer], Awaitable[Undoable | None]]
     ) -> dict[RewindScope, Undoable]:
         found: dict[RewindScope, Undoable] = {}

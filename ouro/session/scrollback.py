@@ -61,9 +61,9 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         entries = [entry for entry in self.memory.transcript.entries if _is_prompt(entry.message)]
         return [(entry.number, entry.message.text) for entry in entries[-count:]]
 
-    def begin_at(self, number: int) -> bool:
+    def hide_before(self, number: int) -> bool:
         """Whether a screen may drop what it shows before that message: `more` reads it again."""
-        return self.memory.pager.show_from(number)
+        return self.memory.pager.hide_before(number)
 
     async def reach(self, number: int) -> Reached:
         """Show the session from message `number` on, or from an earlier one.
@@ -75,7 +75,7 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
             SessionError: it cannot be read.
         """
         memory = self.memory
-        await memory.pager.loaded()
+        await memory.pager.finish_loading()
         if prompts := await self._reached(number):
             return Reached(prompts)
         numbers = ([entry.number for entry in branch.entries] for branch in memory.transcript.branches)

@@ -125,7 +125,7 @@ class World:
     async def reopen(self):
         await self.memory.close()
         again = await MemoryManager.resume(self.store, self.memory.session_id, project="/p")
-        await again.pager.loaded()
+        await again.pager.finish_loading()
         return again
 
 

@@ -35,7 +35,7 @@ def front_end_with(points=POINTS, branches=(), picks=()):
 async def test_undo_returns_to_before_the_last_message_and_refills_prompt():
     front_end = front_end_with()
     await dispatch(front_end, "/undo")
-    assert front_end.session.rewind.went == [("rewind", 9, ("files",))]
+    assert front_end.session.rewind.went == [("rewind", 9, ("conversation", "files"))]
     assert front_end.drafts == [("and\nthe docs", ())]
     assert front_end.lines == [("info", "/redo returns to it.")]
 
@@ -76,16 +76,16 @@ async def test_undo_without_a_message_is_an_error():
 async def test_undo_of_the_conversation_leaves_the_files():
     front_end = front_end_with()
     await dispatch(front_end, "/undo conversation")
-    assert front_end.session.rewind.went == [("undo",)]
+    assert front_end.session.rewind.went == [("undo", "conversation")]
 
 
 @pytest.mark.parametrize(
     ("words", "went"),
     [
-        ("", ("rewind", 9, ("files",))),
-        ("conversation files memory", ("undo", "files", "memory")),
-        ("files", ("undo", "files", "only")),
-        ("memory", ("undo", "memory", "only")),
+        ("", ("rewind", 9, ("conversation", "files"))),
+        ("conversation files memory", ("undo", "conversation", "files", "memory")),
+        ("files", ("undo", "files")),
+        ("memory", ("undo", "memory")),
         ("src/a.py", ("undo", "src/a.py", "", 1)),
         ("src/a.py#3f2a 2", ("undo", "src/a.py", "3f2a", 2)),
     ],
@@ -101,7 +101,7 @@ async def test_undo_passes_on_its_arguments(words, went):
 async def test_rewind_with_a_number_counts_messages_from_the_last():
     front_end = front_end_with()
     await dispatch(front_end, "/rewind 2")
-    assert front_end.session.rewind.went == [("rewind", 5, ())]
+    assert front_end.session.rewind.went == [("rewind", 5, ("conversation",))]
     assert front_end.drafts == [("now the tests", ())]
 
 
@@ -118,7 +118,7 @@ async def test_rewind_applies_the_choice_and_reports_what_was_not_undone():
     front_end = front_end_with(picks=[RewindChoice("rewind", 5, ("conversation", "memory"))])
     front_end.session.rewind.notices = ("Undone: api.py.", "A note was changed since: it stays.")
     await dispatch(front_end, "/rewind")
-    assert front_end.session.rewind.went == [("rewind", 5, ("memory",))]
+    assert front_end.session.rewind.went == [("rewind", 5, ("conversation", "memory"))]
     assert front_end.lines == [
         ("info", "/redo returns to it."),
         ("info", "Undone: api.py."),

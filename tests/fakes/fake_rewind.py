@@ -39,36 +39,36 @@ class FakeRewind:
     def has_earlier(self) -> bool:
         return bool(self.older)
 
-    async def earlier(self, count: int = 200) -> None:
+    async def load_earlier(self, count: int = 200) -> None:
         self.listed, self.older = (*self.older, *self.listed), ()
 
     async def can_rewind(self, number: int) -> Mapping[str, str]:
         return self.offered
 
-    async def rewind(self, number: int, scopes: Collection[str] = (), *, conversation: bool = True) -> Rewound:
-        self.went.append(("rewind", number, tuple(scopes), *(() if conversation else ("only",))))
+    async def rewind(self, number: int, scopes: Collection[str] = ("conversation",)) -> Rewound:
+        self.went.append(("rewind", number, tuple(scopes)))
         point = next(point for point in self.listed if point.number == number)
         return Rewound(point.text, point.images, self.notices)
 
     async def can_redo(self, end: int | None = None) -> Mapping[str, str]:
         return self.redoable if end is None else self.undone_of_branch
 
-    async def visit(self, number: int, scopes: Collection[str] = ()) -> list[str]:
+    async def visit(self, number: int, scopes: Collection[str] = ("conversation",)) -> list[str]:
         self.went.append(("visit", number, *scopes))
         return []
 
     async def number_back(self, back: int = 1) -> int:
         while len(self.listed) < back and self.has_earlier:
-            await self.earlier()
+            await self.load_earlier()
         if not self.listed:
             raise UsageError("There is nothing to undo: the session has no messages.")
         if not 1 <= back <= len(self.listed):
             raise UsageError(f"Give a number of messages from 1 to {len(self.listed)}.", commands=["rewind"])
         return self.listed[-back].number
 
-    async def undo(self, scopes=("files",), *, conversation: bool = True) -> Rewound:
-        self.went.append(("undo", *scopes, *(() if conversation else ("only",))))
-        return Rewound(self.listed[-1].text if conversation else "")
+    async def undo(self, scopes=("conversation", "files")) -> Rewound:
+        self.went.append(("undo", *scopes))
+        return Rewound(self.listed[-1].text if "conversation" in scopes else "")
 
     async def undo_file(self, path: str, hunk: str, back: int) -> list[str]:
         self.went.append(("undo", path, hunk, back))

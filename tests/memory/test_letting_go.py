@@ -161,7 +161,7 @@ async def test_unsaved_messages_are_not_released(store, monkeypatch):
     await memory.close()
 
     looked_at = await MemoryManager.resume(store, memory.session_id, project="/p", read_only=True)
-    await looked_at.pager.loaded()
+    await looked_at.pager.finish_loading()
     count = len(looked_at.messages())
     await talk(looked_at, 60)
     await compact(looked_at)

@@ -57,7 +57,7 @@ def test_a_session_is_exported_as_before(capsys, session):
 async def test_resume_sends_the_same_context(session):
     old = GOLDEN["resume"][session]
     memory = await MemoryManager.resume(YamlFileMemoryStore(), session, project=PROJECT)
-    await memory.pager.loaded()
+    await memory.pager.finish_loading()
 
     transcript = memory.transcript
     sent = [record_data(MessageRecord(0, "", message), str, image_name) for message in memory.context()]

@@ -125,7 +125,7 @@ async def test_older_messages_are_loaded_by_page(store):
 async def test_messages_loaded_for_other_reasons_are_shown_on_scrolling(store):
     memory = await reopen(store)
     shown = memory.pager.shown()
-    await memory.pager.earlier(150)
+    await memory.pager.load_earlier(150)
 
     assert memory.pager.shown() == shown
     assert texts(await memory.pager.show_more(60)) == [f"m{number}" for number in range(203, 263)]
@@ -172,7 +172,7 @@ async def test_rewind_to_an_unloaded_message_continues_there_when_the_user_scrol
     assert notices == ["Earlier messages could not be read: The disk is gone."]
     assert (memory.context(), memory.transcript.is_whole, memory.pager.has_earlier) == ([], False, True)
     while memory.pager.has_earlier:
-        await memory.pager.earlier(100)
+        await memory.pager.load_earlier(100)
     assert texts(memory.context()) == [f"m{number}" for number in range(1, 151)]
     await memory.record(RewindRecord(3, memory.now()))
     await memory.add(user("else"))
@@ -197,7 +197,7 @@ async def test_rewind_below_the_loaded_messages_after_a_compaction_released_them
 
     assert (memory.transcript.is_whole, memory.pager.has_earlier) == (False, True)
     while memory.pager.has_earlier:
-        await memory.pager.earlier(20)
+        await memory.pager.load_earlier(20)
     assert texts(memory.context()) == [f"m{number}" for number in range(1, 9)]
     await memory.close()
 
@@ -363,7 +363,7 @@ async def test_page_of_a_file_changed_by_another_program_is_refused(store, path)
     path.write_text(path.read_text().replace("text: m3\n", "text: m3, and longer than it was\n"))
 
     with pytest.raises(SessionDamaged, match="changed by another program"):
-        await memory.pager.earlier(10)
+        await memory.pager.load_earlier(10)
     await memory.close()
 
 

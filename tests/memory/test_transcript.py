@@ -221,7 +221,7 @@ def test_older_records_are_prepended_and_can_be_rewound_to():
     transcript.prepend((prompt(1), prompt(2)), is_whole=True)
 
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m6"]
-    assert (transcript.is_whole, transcript.before(3), transcript.before(1)) == (True, 2, 0)
+    assert (transcript.is_whole, transcript.number_before(3), transcript.number_before(1)) == (True, 2, 0)
     transcript.take(RewindRecord(2, ""))
     assert texts(transcript.entries) == ["m1", "m2"]
     transcript.take(RewindRecord(6, ""))
@@ -273,7 +273,7 @@ def test_open_call_gets_a_result_for_readers():
     answer = Message("tool", (ToolReply("c", "shell", INTERRUPTED, failed=True),))
     assert [each.message for each in transcript.entries] == [asked.message, answer, user("m2")]
     transcript.take(prompt(4))
-    assert (transcript.last_number, transcript.before(2)) == (4, 1)
+    assert (transcript.last_number, transcript.number_before(2)) == (4, 1)
 
 
 RECORDS = st.one_of(

@@ -63,7 +63,7 @@ async def test_rewind_offers_files_and_keeps_them_if_not_chosen(repository):
     assert (repository / "a.py").exists()
     await session.rewind.redo()
     assert (repository / "a.py").exists()
-    await session.rewind.rewind(first.number, ("files",))
+    await session.rewind.rewind(first.number, ("conversation", "files"))
     assert not (repository / "a.py").exists()
     await session.close()
 
@@ -127,11 +127,11 @@ async def test_steering_message_is_undone_with_only_what_followed(repository):
     first, second = session.rewind.points()
     assert second.text == "and b.py"
     assert dict(await session.rewind.can_rewind(second.number)) == {"files": "1 file"}
-    undone = await session.rewind.undo(conversation=False)
+    undone = await session.rewind.undo(("files",))
     assert undone.notices == ("Undone: b.py.",)
     assert (repository / "a.py").read_text() == "2\n"
     assert not (repository / "b.py").exists()
-    await session.rewind.rewind(first.number, ("files",))
+    await session.rewind.rewind(first.number, ("conversation", "files"))
     assert not (repository / "a.py").exists()
     await session.close()
 
@@ -211,7 +211,7 @@ async def test_undo_of_files_without_changes_is_refused(repository):
     session = await opened(repository, "Hello.")
     await say(session, "hello")
     with pytest.raises(UsageError, match="Nothing was changed there"):
-        await session.rewind.undo(("files",), conversation=False)
+        await session.rewind.undo(("files",))
     assert await session.rewind.can_redo() == {}
     await session.close()
 
@@ -219,7 +219,7 @@ async def test_undo_of_files_without_changes_is_refused(repository):
 async def test_files_can_be_undone_and_redone_alone(repository):
     session = await opened(repository, write("a.py", "1\n"), "Done.")
     await say(session, "write a.py")
-    undone = await session.rewind.undo(("files",), conversation=False)
+    undone = await session.rewind.undo(("files",))
     assert (undone.text, undone.notices) == ("", ("Undone: a.py.",))
     assert not (repository / "a.py").exists()
     assert [point.text for point in session.rewind.points()] == ["write a.py"]

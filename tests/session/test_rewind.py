@@ -385,7 +385,7 @@ async def test_rewind_undoes_files_only_if_chosen(repository):
     files, memory = Files(), Files("")
     past = Rewind(session.transcript, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once)
     assert await past.can_rewind(3) == {"files": "2 files"}
-    rewound = await past.rewind(3, ("files",))
+    rewound = await past.rewind(3, ("conversation", "files"))
     assert rewound.notices == ("api.py was changed since by another program: it stays.",)
     assert (files.taken, memory.taken) == ([3], [])
     await past.redo()
@@ -404,7 +404,7 @@ async def test_failed_file_undo_is_reported_and_messages_are_rewound(repository)
     for failing, told in (("find", ()), ("undo", ("Not undone in files: git is gone",))):
         past = Rewind(session.transcript, lambda: False, lambda: None, {"files": Files(failing=failing)}, at_once)
         assert await past.can_rewind(3) == ({} if failing == "find" else {"files": "2 files"})
-        assert (await past.rewind(3, ("files",))).notices == told
+        assert (await past.rewind(3, ("conversation", "files"))).notices == told
         assert words(session) == ["a", "One."]
         await past.redo()
     await session.close()

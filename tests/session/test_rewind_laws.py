@@ -72,7 +72,7 @@ class Story:
         await self.memory.record(record)
         sent = self.memory.context()
         while self.memory.pager.has_earlier and self.chance.random() < 0.5:  # read pages that left memory
-            await self.memory.pager.earlier(self.chance.randrange(1, 9))
+            await self.memory.pager.load_earlier(self.chance.randrange(1, 9))
         assert self.memory.context() == sent
         self._arrive_at(number, self.line)
 
@@ -145,7 +145,7 @@ class Story:
     async def _reopen(self, session_id: str) -> None:
         await self.memory.close()
         self.memory = await MemoryManager.resume(self.store, session_id, project="/p")
-        await self.memory.pager.loaded()
+        await self.memory.pager.finish_loading()
         self.rewinder = self._make_rewind()
 
     def _arrive_at(self, number: int, line: list[str]) -> None:
@@ -164,7 +164,7 @@ class Story:
 
     async def check(self):
         while self.rewinder.has_earlier:
-            await self.rewinder.earlier(self.chance.randrange(1, 20))
+            await self.rewinder.load_earlier(self.chance.randrange(1, 20))
         assert [each.text for each in self.rewinder.points()] == self.line
         texts = [each.message.text for each in self.memory.transcript.entries if each.message.role == "user"]
         assert texts == self.line

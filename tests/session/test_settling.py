@@ -126,7 +126,7 @@ async def test_rewind_waits_for_the_memory_commit(talk):
         await asyncio.wait([looking], timeout=0.05)
         assert not looking.done()
     assert await looking == {"memory": "1 change"}
-    await session.rewind.rewind(last, ("memory",))
+    await session.rewind.rewind(last, ("conversation", "memory"))
     assert (get_memory_dir() / "preferences.md").read_text() == "Answer in German.\n"
 
 

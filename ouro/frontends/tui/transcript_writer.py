@@ -71,9 +71,9 @@ class TranscriptWriter:
                 self._show_subagent(event)
             case events.PermissionAsked():
                 self._asked[event.question_id] = event.call.id
-                self._wait(event.call.id, True)
+                self._set_waiting(event.call.id, True)
             case events.QuestionClosed():
-                self._wait(self._asked.pop(event.question_id, ""), False)
+                self._set_waiting(self._asked.pop(event.question_id, ""), False)
             case events.ToolFinished():
                 self._finish(event.call_id, event.name, event.display, event.failed, event.seconds)
             case events.Compacting():
@@ -153,9 +153,9 @@ class TranscriptWriter:
             self._transcript.add(self._cards[call_id])
         return self._cards[call_id]
 
-    def _wait(self, call_id: str, is_waiting: bool) -> None:
+    def _set_waiting(self, call_id: str, is_waiting: bool) -> None:
         if (card := self._cards.get(call_id)) is not None:
-            card.wait(is_waiting)
+            card.set_waiting(is_waiting)
 
     def _finish(
         self, call_id: str, title: str, display: Display, failed: bool = False, seconds: float | None = None

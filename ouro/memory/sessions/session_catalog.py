@@ -23,7 +23,7 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.message_tree import is_turn
+from ouro.memory.message_tree import begins_turn
 from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range, split
 from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.transcript import Transcript
@@ -159,7 +159,7 @@ class SessionCatalog:
         found = next((branch for branch in branches if any(entry.number == message for entry in branch)), None)
         entries = branches[0] if found is None else found
         is_left = entries is not branches[0]
-        begins = [place for place, entry in enumerate(entries) if is_turn(entry.message)]
+        begins = [place for place, entry in enumerate(entries) if begins_turn(entry.message)]
         before = sum(entries[place].number <= message for place in begins) if found else 0
         number = before or (0 if is_left else turn or len(begins))
         if not 1 <= number <= len(begins):

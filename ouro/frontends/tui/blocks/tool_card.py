@@ -157,7 +157,7 @@ class ToolCard(TranscriptBlock):
         self._output = (self._output + text)[-MAX_OUTPUT:]
         self.invalidate()
 
-    def wait(self, is_waiting: bool) -> None:
+    def set_waiting(self, is_waiting: bool) -> None:
         if self._seconds is None:
             self._state = "waiting" if is_waiting else "running"
             self.invalidate()
@@ -173,7 +173,7 @@ class ToolCard(TranscriptBlock):
                 self._activity = activity
                 self.append(f"{activity}\n")
             self._figures = figures
-            self.wait(is_waiting)
+            self.set_waiting(is_waiting)
 
     def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
         """Show the result. `seconds` None: the time since the card was created."""

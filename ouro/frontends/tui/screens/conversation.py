@@ -263,7 +263,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         prompts = prompts[-KEPT_PROMPTS:]
         said = self.session.scrollback.last_prompts(KEPT_PROMPTS)
         agrees = said and [tidy(text) for _, text in said] == [block.text for _, block in prompts]
-        if agrees and self.session.scrollback.begin_at(said[0][0]):
+        if agrees and self.session.scrollback.hide_before(said[0][0]):
             self.transcript.discard(*blocks[: prompts[0][0]])
 
     # QuestionStack

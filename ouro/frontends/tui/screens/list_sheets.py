@@ -206,7 +206,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     async def _take_key(self, event: events.Key) -> bool:
         if event.key in _UPWARD and self._list.place == 0 and self._past.has_earlier:
-            await self._past.earlier()
+            await self._past.load_earlier()
             self._fill()
         return await super()._take_key(event)
 

@@ -122,12 +122,12 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
 
     async def _capture(self, trigger: Trigger) -> None:
         memory = self.memory
-        await memory.pager.loaded()
+        await memory.pager.finish_loading()
         # A compaction may have removed uncaptured messages from RAM, or they were never loaded.
         while memory.pager.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
-            await memory.pager.earlier(_PAGE)
+            await memory.pager.load_earlier(_PAGE)
         transcript = memory.transcript
-        if parts := list(split_uncaptured(transcript.entries, transcript.captured, transcript.turns_gone)):
+        if parts := list(split_uncaptured(transcript.entries, transcript.captured, transcript.unloaded_turns)):
             _, capture = self._services
             async with aclosing(capture.run_parts(transcript, parts, memory.session_id, trigger)) as done:
                 async for part, captured in done:

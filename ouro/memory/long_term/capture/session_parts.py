@@ -116,11 +116,11 @@ def split_uncaptured(entries: Sequence[MessageRecord], captured: int, turn: int 
     spoken: list[Spoken] = []
     for place, entry in enumerate(entries):
         said = words_of(entry.number, entry.message)
-        is_turn = said is not None and said.role == "user"
-        if is_turn and size > PART_CHARACTERS:
+        begins_turn = said is not None and said.role == "user"
+        if begins_turn and size > PART_CHARACTERS:
             yield SessionPart(tuple(spoken), last, place, turn)
             spoken, size = [], 0
-        turn += is_turn
+        turn += begins_turn
         named = (branch_in_note(part.text) for part in reversed(list(entry.message.parts_of(Context))))
         branch = next(filter(None, named), branch)
         if entry.number <= captured:

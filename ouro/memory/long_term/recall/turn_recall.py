@@ -24,7 +24,7 @@ from ouro.memory.long_term.prompt_block import quoted, recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import is_turn
+from ouro.memory.message_tree import begins_turn
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Context, Message, system, user
@@ -266,7 +266,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         found: list[MessageRecord] = []
         for entry in reversed(self.memory.transcript.entries):
             found.append(entry)
-            if is_turn(entry.message):
+            if begins_turn(entry.message):
                 break
         return found[::-1]
 

@@ -83,7 +83,7 @@ async def test_enter_rewinds_and_puts_the_message_into_the_prompt():
         await pilot.press("up", "up", "enter")
         await until(pilot, lambda: session.rewind.went)
         await back_at_prompt(pilot)
-        assert session.rewind.went == [("rewind", 5, ())]
+        assert session.rewind.went == [("rewind", 5, ("conversation",))]
         await until(pilot, lambda: pilot.app.conversation.prompt.text == "now write the \x1b[31mtests\nfor it")
         assert "mend the import in api.py" in shown(pilot.app)
         assert "/redo returns to it." in shown(pilot.app)
@@ -97,7 +97,7 @@ async def test_typing_searches_and_the_last_match_is_marked():
         await sheet_of(pilot)
         await pilot.press("t", "h", "e", "enter")
         await until(pilot, lambda: session.rewind.went)
-        assert session.rewind.went == [("rewind", 9, ())]
+        assert session.rewind.went == [("rewind", 9, ("conversation",))]
 
 
 async def test_a_branch_is_returned_to():
@@ -128,7 +128,7 @@ async def test_checkbox_appears_for_scopes_that_can_be_undone():
         assert "☑ memory (2 changes)" in screen_text(pilot.app)
         await pilot.press("enter")
         await until(pilot, lambda: session.rewind.went)
-        assert session.rewind.went == [("rewind", 9, ("memory",))]
+        assert session.rewind.went == [("rewind", 9, ("conversation", "memory"))]
 
 
 async def test_checkbox_not_offered_for_a_message_has_no_effect():
@@ -145,7 +145,7 @@ async def test_checkbox_not_offered_for_a_message_has_no_effect():
         await until(pilot, lambda: "files (" not in screen_text(pilot.app))
         await pilot.press("enter")
         await until(pilot, lambda: session.rewind.went)
-        assert session.rewind.went == [("rewind", 5, ())]
+        assert session.rewind.went == [("rewind", 5, ("conversation",))]
 
 
 async def test_undo_sheet_preselects_the_last_message_and_its_files():
@@ -160,7 +160,7 @@ async def test_undo_sheet_preselects_the_last_message_and_its_files():
         assert "☐ memory (2 changes)" in screen_text(pilot.app)
         await pilot.press("tab", "space", "tab", "tab", "space", "enter")  # untick the first box, tick memory
         await until(pilot, lambda: session.rewind.went)
-        assert session.rewind.went == [("rewind", 9, ("files", "memory"), "only")]
+        assert session.rewind.went == [("rewind", 9, ("files", "memory"))]
 
 
 async def test_redo_sheet_has_a_checkbox_for_each_scope():
@@ -215,7 +215,7 @@ async def test_enter_waits_until_the_undoable_scopes_are_known():
         known.set()
         await pressed
         await until(pilot, lambda: session.rewind.went)
-        assert session.rewind.went == [("rewind", 9, ("files",))]
+        assert session.rewind.went == [("rewind", 9, ("conversation", "files"))]
 
 
 async def test_files_alone_are_undone_without_the_conversation_checkbox():
@@ -231,7 +231,7 @@ async def test_files_alone_are_undone_without_the_conversation_checkbox():
         assert session.rewind.went == []
         await pilot.press("tab", "space", "enter")
         await until(pilot, lambda: session.rewind.went)
-        assert session.rewind.went == [("rewind", 9, ("files",), "only")]
+        assert session.rewind.went == [("rewind", 9, ("files",))]
 
 
 async def test_fork_key_forks_at_the_message():
@@ -272,7 +272,7 @@ async def test_up_at_the_top_loads_older_messages():
         await until(pilot, lambda: "mend the import" in screen_text(pilot.app))
         await pilot.press("enter")
         await until(pilot, lambda: session.rewind.went)
-        assert session.rewind.went == [("rewind", 1, ())]
+        assert session.rewind.went == [("rewind", 1, ("conversation",))]
 
 
 async def test_unlisted_branches_are_reported():

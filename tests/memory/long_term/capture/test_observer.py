@@ -408,7 +408,7 @@ async def test_captured_notes_are_undone_with_their_turns(repository, home, sett
 
     last = session.rewind.points()[-1].number
     assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
-    await session.rewind.rewind(last, ("memory",))
+    await session.rewind.rewind(last, ("conversation", "memory"))
     assert (preferences.read_text(), repo_notes()) == ("- I like tabs.\n", [])
     await say(session, "hello again to you", "this is something else")
     await wait_for_captures(session, two, 2)
