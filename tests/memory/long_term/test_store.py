@@ -404,6 +404,14 @@ def test_shared_memory_is_committed_in_the_host_repository(tmp_path, histories):
     assert [each.subject for each in repo(project, histories, is_shared=True).log()] == ["Learn two", "Learn"]
 
 
+@pytest.mark.parametrize("flags", [(), git_process.DURABLE_PACKS, git_process.FAST_COMMIT])
+def test_git_knows_all_options_that_it_is_started_with(store, flags):
+    """git only warns, and then flushes what it need not. A git whose ouro was killed ends at the warning."""
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    done = store.repository.run(*flags, "rev-parse", "HEAD")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_lock_of_a_dead_process_does_not_block(store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     code = (

@@ -19,7 +19,8 @@ from ouro.utils.text import clean
 
 Ended = CompletedProcess[bytes]
 # A commit is on disk when the command returns. The temporary pack of fast-import need not be.
-_DURABLE_COMMIT = ("-c", "core.fsync=none,loose-object,reference")
+# `none` comes last: in front of others git 2.39 does not know it, warns, and flushes the pack, too.
+_DURABLE_COMMIT = ("-c", "core.fsync=loose-object,reference,none")
 DURABLE_PACKS = ("-c", "core.fsync=committed,loose-object,reference")
 """Options in front of a subcommand that makes permanent packs."""
 FAST_COMMIT = ("-c", "core.compression=0")
