@@ -11,7 +11,7 @@ from pathlib import Path
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home
 
-_SYSTEM = ("/proc", "/sys", "/dev")
+SYSTEM = ("/proc", "/sys", "/dev")
 _KEYS_IN_HOME = (
     ".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".netrc", ".git-credentials", ".pypirc",
     ".password-store", ".config/gcloud", ".config/gh", ".local/share/keyrings", "Library/Keychains",
@@ -75,7 +75,7 @@ def _reserved(_home: str, _own: str) -> tuple[tuple[Path, tuple[str, ...]], ...]
     """The areas and their path parts; called for each file, so cached per home folder."""
     home, own = _real(Path.home()), _real(get_home())
     keys, secrets = (home / name for name in _KEYS_IN_HOME), (own / name for name in _OWN_SECRETS)
-    return tuple((area, _parts(str(area))) for area in (*map(Path, _SYSTEM), *keys, *secrets))
+    return tuple((area, _parts(str(area))) for area in (*keys, *secrets, *map(Path, SYSTEM)))
 
 
 def is_under(path: Path, area: Path) -> bool:

@@ -192,7 +192,7 @@ class Confinement:
         hidden = [
             place
             for place in existing(protected.reserved())
-            if not str(place).startswith(("/proc", "/sys", "/dev")) and not f"{root}/".startswith(f"{place}/")
+            if str(place) not in protected.SYSTEM and not f"{root}/".startswith(f"{place}/")
         ]
         programs = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if is_private(folder)]
         if limits != "repository":  # otherwise git would record a hidden file as deleted

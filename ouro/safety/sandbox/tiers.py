@@ -17,7 +17,7 @@ import msgspec
 from ouro.safety.sandbox import landlock
 from ouro.safety.sandbox.seccomp import filter_file, seccomp_filter
 
-_EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp")  # noqa: S108
+_EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp", "/dev/shm")  # noqa: S108
 """Folders with sockets and files of other programs. In the sandbox they are empty, except for what a policy names."""
 Tier = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 

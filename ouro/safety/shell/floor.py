@@ -86,7 +86,9 @@ def floor(line: ShellLine, places: Places) -> str:
 
 
 def _check_opened(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
-    if command is None and str(path).startswith("/dev/") and str(path) not in HARMLESS_DEVICES:
+    is_device = str(path).startswith("/dev/") and str(path) not in HARMLESS_DEVICES
+    is_shared_memory = str(path).startswith("/dev/shm/")  # noqa: S108 - a workspace may be there
+    if command is None and is_device and not (is_shared_memory and places.workspace.is_inside(path)):
         return f"it opens the device {path}"
     if command is not None and command.program == "git":
         return ""

@@ -188,8 +188,8 @@ class Places:
 
     def holds_keys(self, path: Path) -> bool:
         """Whether a path holds keys, or ouro's own settings and sessions."""
-        is_system = str(path).startswith(("/proc", "/sys", "/dev"))
-        return protected.reserved_area(path) is not None and not is_system and not self.workspace.is_inside(path)
+        area = protected.reserved_area(path)
+        return area is not None and str(area) not in protected.SYSTEM and not self.workspace.is_inside(path)
 
     def is_above_keys(self, path: Path) -> bool:
         """Whether a path is a folder outside of the workspace with places of keys below it."""

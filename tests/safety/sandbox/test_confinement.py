@@ -3,6 +3,8 @@
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,21 @@ from ouro.tools.shell import Shell, ShellJobs
 @pytest.fixture
 def root(repository) -> Path:
     return repository
+
+
+@pytest.fixture
+def in_shared_memory(repository, monkeypatch) -> Iterator[Path]:
+    """A home folder in /dev/shm with a repository and a key."""
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("there is no /dev/shm")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        folder = Path(name)
+        monkeypatch.setenv("HOME", name)
+        monkeypatch.setenv("OURO_HOME", f"{name}/.ouro")
+        shutil.copytree(repository, folder / "repository", symlinks=True)
+        (folder / ".ssh").mkdir()
+        (folder / ".ssh" / "id").write_text("secret")
+        yield folder
 
 
 def decide(root: Path, line: str, mode="auto", *, confined=True, outside=False, allow=()):
@@ -150,6 +167,18 @@ class TestConfinement:
         line = f"cat {home}/.ssh/id {home}/.ouro/sessions/s/session.yaml; cat {outputs}/1.txt"
         for limits in ("read", "workspace"):
             assert run(confinement, limits, line, root).stdout == "long output"
+        confinement.close()
+
+    def test_workspace_and_keys_in_shared_memory_are_as_elsewhere(self, in_shared_memory):
+        root, keys = in_shared_memory / "repository", in_shared_memory / ".ssh" / "id"
+        assert decide(root, "echo x > new.txt") == Allow("workspace")
+        assert "it opens the device /dev/shm/x" in decide(root, "echo x > /dev/shm/x").reason
+        assert "which holds keys" in decide(root, "cat ~/.ssh/id", allow=["shell"]).reason
+        confinement = Confinement(root, in_shared_memory / ".ouro" / "sandbox")
+        if confinement.known_tier == "landlock" or not confinement.is_on:
+            pytest.skip("only bubblewrap has a private /dev/shm")
+        for limits in ("read", "workspace"):
+            assert run(confinement, limits, f"cat {keys}; head -1 api.py", root).stdout == "import os\n"
         confinement.close()
 
     def test_limits_off_runs_the_command_unwrapped(self, confinement):
