@@ -1,13 +1,26 @@
-"""Copy text to the clipboard with the programs of the desktop and of tmux."""
+"""The clipboard: copy text to it, and read the image on it. An image whose path is pasted, as when it is dropped."""
 
 from __future__ import annotations
 
+import asyncio
+import io
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from urllib.parse import unquote
 
+from ouro.errors import OuroError, UsageError
+from ouro.messages import Image
+
+CLIPBOARD_TIMEOUT = 3.0
+_IMAGE_PATH = re.compile(r"""['"]?[/~][^\n]*\.(png|jpe?g|gif|webp)['"]?""", re.IGNORECASE)
 SENT_TO_TERMINAL = "sent to the terminal (OSC 52), which may refuse it"
 """Reported if no program took the text: terminals do not say whether they copied it."""
 _TIMEOUT = 1.0
@@ -38,3 +51,64 @@ def _programs() -> Iterator[tuple[str, ...]]:
         yield ("xsel", "--clipboard", "--input")
     if os.environ.get("TMUX"):
         yield ("tmux", "load-buffer", "-w", "-")
+
+
+async def clipboard_image() -> Image | None:
+    """The image on the clipboard as PNG; None if there is none.
+
+    Raises:
+        UsageError: the clipboard cannot be read on this machine, did not answer, or its image is too large.
+    """
+    result: Future[Image | None] = Future()
+    result.set_running_or_notify_cancel()
+
+    def grab() -> None:
+        try:
+            result.set_result(_grab_png())
+        except Exception as error:  # noqa: BLE001 (raised where the result is awaited)
+            result.set_exception(error)
+
+    # A daemon thread: a clipboard owner that hangs must not keep ouro from ending.
+    threading.Thread(target=grab, daemon=True).start()
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(result), CLIPBOARD_TIMEOUT)
+    except TimeoutError as error:
+        raise UsageError(f"The clipboard did not answer within {CLIPBOARD_TIMEOUT:.0f} s.") from error
+
+
+def dropped_image(pasted: str) -> Image | None:
+    """The image whose path is pasted (terminals do this when a file is dropped); None for any other text."""
+    from ouro.session import read_picture
+
+    text = unquote(pasted.strip().removeprefix("file://")) if pasted.startswith("file://") else pasted.strip()
+    if not _IMAGE_PATH.fullmatch(text):
+        return None
+    try:
+        if not (path := Path(text).expanduser()).is_file():
+            [word] = shlex.split(text)
+            path = Path(word).expanduser()
+        return read_picture(path, path.name)
+    except (OSError, ValueError, OuroError):
+        return None
+
+
+def _grab_png() -> Image | None:
+    from PIL import Image as Pillow  # imported late: 40 ms, only for this key
+    from PIL import ImageGrab
+
+    from ouro.session import picture
+
+    try:
+        grabbed = ImageGrab.grabclipboard()
+        if isinstance(grabbed, list):
+            grabbed = Pillow.open(grabbed[0]) if grabbed else None
+        if grabbed is None:
+            return None
+        data = io.BytesIO()
+        grabbed.save(data, "PNG")
+    except NotImplementedError as error:
+        raise UsageError("Ctrl+V needs wl-clipboard or xclip here. Or paste the path of an image.") from error
+    except (OSError, Pillow.DecompressionBombError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+        raise UsageError(f"The clipboard cannot be read: {reason}.") from error
+    return picture("clipboard", data.getvalue())[0]

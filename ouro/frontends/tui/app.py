@@ -14,7 +14,8 @@ from textual.screen import Screen
 
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
-from ouro.frontends.tui import external
+from ouro.frontends import clipboard
+from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.first_frame import SECOND_CTRL_C
 from ouro.frontends.tui.front_end import ScreenFrontEnd
@@ -138,10 +139,15 @@ class OuroApp(App[int], inherit_bindings=False):
         if resumed is not None and message.part != "full":
             self.run_worker(self.front_end.run(resumed.take(message.part)))
 
+    def copy(self, text: str) -> str:
+        """Copy to the clipboard in every possible way; returns which one worked: `with wl-copy`."""
+        self.copy_to_clipboard(text)  # OSC 52
+        return clipboard.copy_with_program(text) or clipboard.SENT_TO_TERMINAL
+
     @on(events.TextSelected)
     def _copy_selected(self) -> None:
         if selected := self.screen.get_selected_text():
-            how = external.copy(self, selected)
+            how = self.copy(selected)
             words = f"copied {how}" if how.startswith("with") else how
             self.conversation.status.show_message(words, seconds=2.0)
 
@@ -272,10 +278,10 @@ class KeyActions:
 
     async def editor(self) -> None:
         prompt = self._conversation.prompt
-        prompt.fill(await external.edit(self._app, prompt.attachments.expand_text(prompt.text)))
+        prompt.fill(await editor_and_pager.edit(self._app, prompt.attachments.expand_text(prompt.text)))
 
     async def paste_image(self) -> None:
-        image = await external.clipboard_image()
+        image = await clipboard.clipboard_image()
         if image is None:
             raise UsageError("There is no image on the clipboard.")
         self._conversation.prompt.put(self._conversation.prompt.attachments.add_image(image) + " ")

@@ -10,7 +10,7 @@ from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Notice
 from ouro.frontends.session_lines import card_line, now
-from ouro.frontends.tui import external
+from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
 from ouro.frontends.tui.keymap import Keymap
@@ -110,7 +110,7 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, Picker(title, choices, current))
 
     async def edit(self, text: str) -> str:
-        return await external.edit(self._app, text)
+        return await editor_and_pager.edit(self._app, text)
 
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
         return await show_sheet(self._app, LineSheet(title, secret, draft)) or ""
@@ -166,7 +166,7 @@ class ScreenFrontEnd:
         return True
 
     def copy(self, text: str) -> str:
-        return external.copy(self._app, text)
+        return self._app.copy(text)
 
     def redraw(self) -> None:
         self._conversation.show_state()

@@ -17,10 +17,10 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from ouro.display import Choice
+from ouro.frontends.clipboard import dropped_image
 from ouro.frontends.file_index import FileIndex
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
-from ouro.frontends.tui.external import dropped_image
 from ouro.frontends.tui.first_frame import PASTE_GAP, pasted_text
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder

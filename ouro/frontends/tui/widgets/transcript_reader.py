@@ -9,7 +9,7 @@ from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError
-from ouro.frontends.tui import external
+from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 
@@ -114,7 +114,7 @@ class TranscriptReader(Horizontal, can_focus=True):
         while await self._show_earlier():
             pass
         try:
-            await external.page(self.app, self._transcript.as_markdown())
+            await editor_and_pager.page(self.app, self._transcript.as_markdown())
         except OuroError as error:
             self._show_hint(f"{error} · {_HINT}")
 

@@ -12,7 +12,9 @@ from PIL import ImageGrab
 from textual import events
 
 from ouro.errors import UsageError
-from ouro.frontends.tui import external
+from ouro.frontends import clipboard
+from ouro.frontends.tui import editor_and_pager
+from ouro.frontends.tui.app import OuroApp
 from ouro.messages import Image
 
 
@@ -162,11 +164,11 @@ async def test_a_clipboard_without_image_or_program_is_a_notice(monkeypatch, gra
 
 
 async def test_hanging_clipboard_is_an_error(monkeypatch):
-    monkeypatch.setattr(external, "CLIPBOARD_TIMEOUT", 0.01)
+    monkeypatch.setattr(clipboard, "CLIPBOARD_TIMEOUT", 0.01)
     hangs = threading.Event()
     monkeypatch.setattr(ImageGrab, "grabclipboard", hangs.wait)
     with pytest.raises(UsageError, match="did not answer"):
-        await external.clipboard_image()
+        await clipboard.clipboard_image()
     hangs.set()
 
 
@@ -187,7 +189,7 @@ async def test_chord_opens_the_editor_and_its_text_is_used(monkeypatch):
     async def edit(app, text):
         return text + " edited"
 
-    monkeypatch.setattr(external, "edit", edit)
+    monkeypatch.setattr(editor_and_pager, "edit", edit)
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         await pilot.press("a", "ctrl+x", "ctrl+e")
@@ -293,20 +295,20 @@ async def test_copy_reports_the_program_that_was_used(monkeypatch, tmp_path):
     program.chmod(0o700)
     (tmp_path / "xclip").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "xclip").chmod(0o700)
-    assert external.copy(app, "héllo") == "with xsel"
+    assert OuroApp.copy(app, "héllo") == "with xsel"
     assert ((tmp_path / "clip").read_text(), sent) == ("héllo", ["héllo"])
     monkeypatch.delenv("DISPLAY")
-    assert "may refuse" in external.copy(app, "again")
+    assert "may refuse" in OuroApp.copy(app, "again")
     (tmp_path / "tmux").write_text(f'#!/bin/sh\n[ "$*" = "load-buffer -w -" ] && cat > {tmp_path}/buffer\n')
     (tmp_path / "tmux").chmod(0o700)
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
-    assert external.copy(app, "in tmux") == "with tmux"
+    assert OuroApp.copy(app, "in tmux") == "with tmux"
     assert (tmp_path / "buffer").read_text() == "in tmux"
 
 
 @pytest.mark.parametrize(("how", "shown"), [("with xclip", "copied with xclip"), ("sent to it", "sent to it")])
 async def test_selection_is_reported_as_copied_only_if_a_program_took_it(monkeypatch, how, shown):
-    monkeypatch.setattr(external, "copy", lambda _app, _text: how)
+    monkeypatch.setattr(OuroApp, "copy", lambda _app, _text: how)
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         pilot.app.screen.text_select_all()

@@ -1,0 +1,42 @@
+"""The user's editor and pager, run in the terminal of the full screen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+from textual.app import App, SuspendNotSupported
+
+from ouro.errors import UsageError
+from ouro.utils.editor import edit_text, run_on_text
+
+
+async def edit(app: App[Any], text: str) -> str:
+    """Edit `text` in the user's editor and return it. Raises UsageError: there is no editor, or it failed."""
+    return (await _lend_terminal(app, edit_text("message.md", text, sys.__stdout__))).removesuffix("\n")
+
+
+async def page(app: App[Any], text: str) -> None:
+    """Show `text` in the pager. Raises UsageError: there is no pager, or it failed."""
+    command = os.environ.get("PAGER") or next(filter(shutil.which, ("less", "more")), "")
+    if not command:
+        raise UsageError("No pager was found.", "Set PAGER, or use /export.")
+    await _lend_terminal(app, run_on_text(command, "transcript.md", text, sys.__stdout__))
+
+
+async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
+    """Give the terminal to the program that `work` runs. The session keeps running."""
+    try:
+        with app.suspend():  # Textual does not resume if something is raised inside
+            outcome = (await asyncio.gather(work, return_exceptions=True))[0]
+    except SuspendNotSupported as error:
+        work.close()
+        raise UsageError("This terminal cannot run another program inside ouro.") from error
+    app.refresh(repaint=True, layout=True)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
