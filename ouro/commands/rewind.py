@@ -1,15 +1,25 @@
-"""Commands on branches of the session: rewind, undo, redo, fork."""
+"""Rewind, undo, redo and fork; and the stored checkpoints of files, which undo uses."""
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime
 from itertools import combinations
+from typing import TYPE_CHECKING
 
+from ouro.commands.action import Answer
 from ouro.commands.front_end import FrontEnd, RewindChoice
+from ouro.commands.render import line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.backend import RewindScope
+from ouro.safety import clean_checkpoints, stored_checkpoints
 from ouro.session import UNDONE, Branch, OpenRequest, Point, Rewound
-from ouro.utils.text import clean, plural
+from ouro.utils.runtime import get_checkpoints_dir
+from ouro.utils.text import byte_size, clean, plural
+
+if TYPE_CHECKING:
+    from ouro.commands.shell import ShellContext
 
 NOT_LISTED = "Branches that begin before the messages that are sent now are in the session's file, but not listed here."
 _SCOPES: tuple[RewindScope, ...] = ("conversation", "files", "memory")
@@ -64,6 +74,28 @@ async def redo(front_end: FrontEnd, argument: str) -> None:
 
 async def fork(front_end: FrontEnd, argument: str) -> None:
     await _open_copy(front_end, await front_end.session.rewind.fork(title=argument))
+
+
+async def list_checkpoints(_context: ShellContext) -> Answer:
+    found = await asyncio.to_thread(stored_checkpoints, get_checkpoints_dir())
+    rows = [
+        (f"{datetime.fromtimestamp(one.last).astimezone():%Y-%m-%d %H:%M}", byte_size(one.bytes), one.workspace)
+        for one in found
+    ]
+    value = [{"workspace": one.workspace, "bytes": one.bytes, "last": one.last} for one in found]
+    return Answer(value, table(rows) or [line("No checkpoints are stored.")])
+
+
+async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answer:
+    settings = context.folder.settings.checkpoints
+    days = settings.keep_days if days is None else days
+    if days < 0:
+        raise UsageError(f"--days is {days}: it cannot be less than 0.")
+    limit = settings.max_mb * 1_000_000
+    freed = await asyncio.to_thread(clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=limit)
+    which = f"those older than {plural(days, 'day')}, and the oldest above {settings.max_mb:,} MB"
+    text = f"Deleted {byte_size(freed)} of checkpoints: {which}." if freed else f"No checkpoints to delete: {which}."
+    return Answer({"days": days, "freed": freed}, [line(text)])
 
 
 async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:

@@ -1,4 +1,4 @@
-"""Sessions on disk: list, show, export, import, rename, trash, repair; and the checkpoints of files, for undo."""
+"""Sessions on disk: list, show, export, import, rename, trash, repair."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from ouro.memory.backend import SessionInfo
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import make_title
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety import clean_checkpoints, stored_checkpoints
 from ouro.utils.files import write_document
-from ouro.utils.runtime import get_checkpoints_dir, get_home, get_sessions_dir, tilde
+from ouro.utils.runtime import get_home, get_sessions_dir, tilde
 from ouro.utils.text import byte_size, dollars, plural
 
 if TYPE_CHECKING:
@@ -268,28 +267,6 @@ async def repair(context: ShellContext, session: str) -> Answer:
     rest = f"{sound} of {len(done)} had no damage. The index was rebuilt: {plural(count, 'session')}."
     value = {"repaired": repaired, "left_out": left_out, "sessions": count}
     return Answer(value, [*table(rows), line(rest)], int(bool(left_out)))
-
-
-async def list_checkpoints(_context: ShellContext) -> Answer:
-    found = await asyncio.to_thread(stored_checkpoints, get_checkpoints_dir())
-    rows = [
-        (f"{datetime.fromtimestamp(one.last).astimezone():%Y-%m-%d %H:%M}", byte_size(one.bytes), one.workspace)
-        for one in found
-    ]
-    value = [{"workspace": one.workspace, "bytes": one.bytes, "last": one.last} for one in found]
-    return Answer(value, table(rows) or [line("No checkpoints are stored.")])
-
-
-async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answer:
-    settings = context.folder.settings.checkpoints
-    days = settings.keep_days if days is None else days
-    if days < 0:
-        raise UsageError(f"--days is {days}: it cannot be less than 0.")
-    limit = settings.max_mb * 1_000_000
-    freed = await asyncio.to_thread(clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=limit)
-    which = f"those older than {plural(days, 'day')}, and the oldest above {settings.max_mb:,} MB"
-    text = f"Deleted {byte_size(freed)} of checkpoints: {which}." if freed else f"No checkpoints to delete: {which}."
-    return Answer({"days": days, "freed": freed}, [line(text)])
 
 
 def _data(info: SessionInfo) -> dict[str, Any]:
