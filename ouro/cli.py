@@ -133,7 +133,7 @@ def _report_disk(error: OSError) -> None:
 def run_action(group: str, words: Sequence[str]) -> int:
     from ouro.commands.folder import Folder
     from ouro.commands.shell import run
-    from ouro.installation import folder_settings, unsaved_session
+    from ouro.config_and_doctor import folder_settings, unsaved_session
     from ouro.utils.log import start_log
 
     start_log()

@@ -24,10 +24,10 @@ _PROPOSAL = arg("proposal", nargs="?", default="", metavar="ID", help="the id of
 
 _RULE = arg("rule", metavar="RULE", help="such as `shell(make *)`")
 _SERVER = arg("server", metavar="SERVER", help="the name of an MCP server")
-_CONFIG = Action("config", "ouro.installation.config", "Show each setting, its value and its source", (),
+_CONFIG = Action("config", "ouro.config_and_doctor.config", "Show each setting, its value and its source", (),
                  ("config", "config --json | jq '.\"permissions.mode\".source'"), "both",
                  aliases=("settings",))  # fmt: skip
-_DOCTOR = Action("doctor", "ouro.installation.doctor", "Check the installation", (),
+_DOCTOR = Action("doctor", "ouro.config_and_doctor.doctor", "Check the installation", (),
                  ("doctor", "doctor --json | jq '.[] | select(.state != \"good\")'"), "both")  # fmt: skip
 _USAGE = Action("usage", "usage.usage", "Show tokens and cost by model: this session, today, this month, all", (),
                 ("usage", "usage --json"), "both", aliases=("cost", "stats"))  # fmt: skip

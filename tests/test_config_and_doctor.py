@@ -8,7 +8,7 @@ import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.local_servers import local_server, models
 
-from ouro import installation
+from ouro import config_and_doctor
 from ouro.cli import main
 from ouro.commands.slash import dispatch
 from ouro.safety import TrustStore, acting_files
@@ -137,7 +137,7 @@ class TestConfig:
     def test_the_documentation_names_every_key_and_its_example_can_be_used(self, capsys, home):
         import yaml
 
-        text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+        text = (Path(__file__).parents[1] / "docs" / "settings.md").read_text()
         written = text.split("```yaml\n")[1].split("```")[0]
         example, known = yaml.safe_load(written), list(explain_settings(settings_by_place()))
 
@@ -210,7 +210,7 @@ class TestDoctor:
             ensure_private_dir(get_home())
             return []
 
-        monkeypatch.setattr(installation, "CHECKS", (_log, installation._folders))
+        monkeypatch.setattr(config_and_doctor, "CHECKS", (_log, config_and_doctor._folders))
         assert self.findings(capsys)["folders"][0] == ("bad", "~/.ouro is open to others.")
 
     def test_embedding_model_without_vectors_is_reported(self, capsys, home):
