@@ -442,7 +442,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def titles(self) -> Titles:
         options, wanted = self.inputs.options, self.inputs.settings.sessions.titles
-        automatically = options.titles and wanted and not options.ephemeral
+        automatically = options.interactive and wanted and not options.ephemeral
         return Titles(self.transcript, self.models, self.tasks, automatically=automatically)
 
     def _turn(self) -> AgentTurn:

@@ -140,7 +140,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             self.inputs.catalog.key_values(),
             lambda text, level: self.tasks.emit(Notice(text, level)),
             self._answer,
-            options.captures,
+            options.interactive,
             lambda argv: self.confinement().wrap(argv, "workspace"),
         )
         return mcp.McpServers(registry, host)

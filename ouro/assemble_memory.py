@@ -45,7 +45,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def build(self, marks: long_term.TurnMarks, *, is_new: bool) -> long_term.SessionMemory:
         """Build the memory of the session; `is_new`: it was not resumed."""
         options = self.inputs.options
-        is_written = options.captures and not self.memory.read_only
+        is_written = options.interactive and not self.memory.read_only
         manager = self._manager(self.scopes, marks) if self.scopes else None
         capture = self._capture(manager) if manager and is_written else None
         busy = capture.busy if capture else asyncio.Lock()

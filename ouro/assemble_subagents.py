@@ -53,7 +53,7 @@ def build_subagents(session: SessionBuilder) -> Subagents:
         channel=session.tasks,
         check_budget=session.budget.check,
         cwd=inputs.options.cwd,
-        in_background=inputs.options.captures,
+        in_background=inputs.options.interactive,
     )
     return Subagents(session.extensions.agents, services, inputs.settings.subagents)
 

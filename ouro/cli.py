@@ -162,7 +162,7 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     args = _flags()
     vars(args).update(flags)
     start_log(args.debug)
-    options = _options(args, titles=True)
+    options = _options(args, interactive=True)
     return asyncio.run(run_acp(options, opener, _open_catalog, sys.stdin.fileno(), stdout))
 
 
@@ -292,7 +292,7 @@ def _run(args: SimpleNamespace) -> int:
     from ouro.frontends.tui.first_frame import can_draw
     from ouro.settings_sources import load_settings, save_setting
 
-    open_catalog, open_session = partial(_open_catalog, _folder(args)), partial(_opener, args, titles=True)
+    open_catalog, open_session = partial(_open_catalog, _folder(args)), partial(_opener, args, interactive=True)
     if args.plain or not can_draw():
         import asyncio
 
@@ -340,8 +340,8 @@ def look_in(folder: Path) -> Look:
     return Look(theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, is_first_start())
 
 
-def _opener(args: SimpleNamespace, *, titles: bool = False) -> OpenSession:
-    """A function that opens sessions; with `titles`, a model finds their titles and captures notes.
+def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
+    """A function that opens sessions; with `interactive`, titles and notes are made in the background.
 
     The modules are loaded in a thread with the first session: the prompt is on the screen by then.
     """
@@ -355,7 +355,7 @@ def _opener(args: SimpleNamespace, *, titles: bool = False) -> OpenSession:
     def make() -> OpenSession:
         from ouro.assemble import opener
 
-        return opener(_options(args, titles=titles))
+        return opener(_options(args, interactive=interactive))
 
     async def open_session(request: OpenRequest) -> Session:
         return await (await asyncio.to_thread(make))(request)
@@ -363,7 +363,7 @@ def _opener(args: SimpleNamespace, *, titles: bool = False) -> OpenSession:
     return open_session
 
 
-def _options(args: SimpleNamespace, *, titles: bool) -> Options:
+def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
     from ouro.session_options import Options
 
     return Options(
@@ -380,8 +380,7 @@ def _options(args: SimpleNamespace, *, titles: bool) -> Options:
         add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),
         ephemeral=args.ephemeral,
         memory=not args.no_memory,
-        titles=titles,
-        captures=titles,
+        interactive=interactive,
         trust=args.trust,
     )
 

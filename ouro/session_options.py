@@ -31,10 +31,8 @@ class Options(msgspec.Struct, frozen=True):
     """Further settings by dotted name; they override all other places."""
     add_dirs: tuple[Path, ...] = ()
     ephemeral: bool = False
-    titles: bool = False
-    """Whether a model finds titles, if the settings allow it; for front ends with a user."""
-    captures: bool = False
-    """Whether notes are captured in the background, if the settings allow it; for front ends with a user."""
+    interactive: bool = False
+    """Whether a user is there: titles and notes are made in the background, if the settings allow it."""
     trust: bool = False
     memory: bool = True
     """Whether long-term memory is read and written, if the settings allow it."""

@@ -51,7 +51,9 @@ def start(task, **arguments):
 
 
 async def opened(repository, family, **options):
-    return await opener(Options(repository, ready_model=family.model, captures=True, **options))(OpenRequest())
+    settings = {"sessions.titles": False, **options.pop("settings", {})}
+    made = Options(repository, ready_model=family.model, interactive=True, settings=settings, **options)
+    return await opener(made)(OpenRequest())
 
 
 async def play(session, text="go", on_event=lambda _event: None):
@@ -280,7 +282,7 @@ async def test_resumed_subagent_keeps_its_transcript_across_processes(repository
     family = Family(
         [call("subagent", task="more", prompt="And its tests?", resume="general-1"), "Ok."], deep=["In test_parse.py."]
     )
-    again = await opener(Options(repository, ready_model=family.model, captures=True))(OpenRequest("latest"))
+    again = await opener(Options(repository, ready_model=family.model))(OpenRequest("latest"))
     await play(again)
     assert "In test_parse.py." in results(again)[-1]
     texts = [message.text for message in family.requests_of("deep")[0].messages]

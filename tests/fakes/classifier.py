@@ -52,7 +52,9 @@ class Two:
         return answer if isinstance(answer, str | ScriptedReply) else json.dumps(answer)
 
     def opener(self, repository, **options):
-        return opener(Options(repository, ready_model=self.model, **{"captures": True, "mode": "auto", **options}))
+        settings = {"sessions.titles": False, **options.pop("settings", {})}
+        options = {"interactive": True, "mode": "auto", **options}
+        return opener(Options(repository, ready_model=self.model, settings=settings, **options))
 
     async def open(self, repository, resume: str = "", **options):
         return await self.opener(repository, **options)(OpenRequest(resume))

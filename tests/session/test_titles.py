@@ -21,7 +21,7 @@ USED = Usage(input=200, output=6, cost=0.001)
 
 def make(repository, *script, **options):
     model = ScriptedModel(script)
-    return opener(Options(repository, ready_model=model, **{"titles": True, **options})), model
+    return opener(Options(repository, ready_model=model, **{"interactive": True, **options})), model
 
 
 async def say(session, text):
@@ -135,7 +135,7 @@ async def test_closing_does_not_wait_for_a_title(repository):
 
 @pytest.mark.parametrize(
     ("settings", "options"),
-    [("sessions: {titles: false}", {}), ("", {"ephemeral": True}), ("", {"titles": False})],
+    [("sessions: {titles: false}", {}), ("", {"ephemeral": True}), ("", {"interactive": False})],
     ids=["setting", "ephemeral", "headless and demo"],
 )
 async def test_no_title_is_requested_if_disabled(repository, home, settings, options):
@@ -150,7 +150,7 @@ async def test_no_title_is_requested_if_disabled(repository, home, settings, opt
 
 
 async def test_requested_title_replaces_any_title(repository):
-    open_session, _model = make(repository, "One.", "Mend the parser", "...", titles=False)
+    open_session, _model = make(repository, "One.", "Mend the parser", "...", interactive=False)
     session = await open_session(OpenRequest())
     with pytest.raises(UsageError, match="There are no messages yet"):
         await session.titles.find()

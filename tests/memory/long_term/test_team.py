@@ -94,7 +94,7 @@ async def test_an_expired_note_asks_its_owner_once(shared, repository, monkeypat
     known = shared.scope("repo").store.repository.state_dir / "expired-asked"
 
     async def questions(answers):
-        options = Options(repository, ready_model=ScriptedModel(["Yes."]), captures=True)
+        options = Options(repository, ready_model=ScriptedModel(["Yes."]), interactive=True)
         session = await open_session(options, OpenRequest(trust="yes"))
         asked = []
         if answers:

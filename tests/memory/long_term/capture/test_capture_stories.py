@@ -33,7 +33,7 @@ class Notes:
 async def session_of(repository, answer, *said, replies=()) -> Two:
     """A session with these messages; the next session captures its notes."""
     two = Two(replies=replies)
-    session = await two.open(repository, captures=False)
+    session = await two.open(repository, interactive=False)
     await say(session, *said)
     await session.close()
     two.replies = []

@@ -222,7 +222,7 @@ async def test_at_most_three_closed_sessions_are_caught_up(repository):
     open_ = await two.open(repository)
     await say(open_, "this one is open in another window")
     for number in range(4):
-        one = await two.open(repository, captures=False)
+        one = await two.open(repository, interactive=False)
         await say(one, f"session number {number} has something to say")
         await one.close()
     last = await two.open(repository)
@@ -234,7 +234,7 @@ async def test_at_most_three_closed_sessions_are_caught_up(repository):
     await open_.close()
 
 
-@pytest.mark.parametrize("options", [{"memory": False}, {"ephemeral": True}, {"captures": False}])
+@pytest.mark.parametrize("options", [{"memory": False}, {"ephemeral": True}, {"interactive": False}])
 async def test_nothing_is_captured_without_memory_or_a_user(repository, settings, options):
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository, **options)
@@ -282,7 +282,7 @@ async def test_only_messages_said_without_memory_are_left_out(repository):
     ways = [("this may be remembered", True), ("this is between the two of us", False), ("and this may be again", True)]
     session_id = ""
     for text, memory in ways:
-        session = await two.open(repository, session_id, memory=memory, captures=False)
+        session = await two.open(repository, session_id, memory=memory, interactive=False)
         session_id = session.id
         await say(session, text)
         await session.close()

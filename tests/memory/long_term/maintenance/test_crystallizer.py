@@ -201,7 +201,9 @@ async def test_background_run_follows_the_first_turn_once_a_week(repository):
     old_session(repository, 1, 30, *TALK)
 
     async def session_that_talks():
-        here = await open_with(repository, "Hello.", [TESTS], "[]", captures=True)
+        here = await open_with(
+            repository, "Hello.", [TESTS], "[]", interactive=True, settings={"sessions.titles": False}
+        )
         here.session.memory.capture.cadence = 10
         _ = [event async for event in here.session.send("hello there")]
         await wait_until_quiet(here.session)

@@ -40,7 +40,7 @@ class Model:
 
 async def opened(repository, model, **options):
     scripted = ScriptedModel(itertools.repeat(model))
-    options = {"captures": True, "memory": False, **options}
+    options = {"interactive": True, "memory": False, **options}
     return await opener(Options(repository, ready_model=scripted, **options))(OpenRequest())
 
 
@@ -136,7 +136,7 @@ async def test_open_task_is_a_notice_at_the_next_start_and_not_sent(repository):
     await session.close()
 
 
-@pytest.mark.parametrize("options", [{"captures": False}, {"captures": True, "ephemeral": True}])
+@pytest.mark.parametrize("options", [{"interactive": False}, {"interactive": True, "ephemeral": True}])
 async def test_no_summary_in_headless_or_ephemeral_sessions(repository, options):
     old_session(repository, 1, 2, *LONG_TALK)
     model = Model()
