@@ -23,7 +23,7 @@ from ouro.messages import Image
 from ouro.safety import Mode
 from ouro.session import OpenRequest, Session
 from ouro.session_options import Options
-from ouro.tools.function_tool import FunctionTool, make_function_tool
+from ouro.tools.function_tool import FunctionTool
 from ouro.tools.read import picture
 from ouro.utils.log import log
 
@@ -396,7 +396,7 @@ def tool(
     """
 
     def make(function: Callable[..., Any]) -> FunctionTool:
-        return make_function_tool(function, name=name, asks=asks, reads=reads, writes=writes)
+        return FunctionTool(function, name, asks=asks, reads=reads, writes=writes)
 
     return make if function is None else make(function)
 
@@ -429,7 +429,7 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
         ephemeral=not options.get("save", True),
         memory=options.get("memory", True),
         ready_model=None if isinstance(model, str) else model,
-        tools=tuple(type(tool)(cwd) for tool in tools),
+        tools=tuple(tool.in_folder(cwd) for tool in tools),
     )
 
 

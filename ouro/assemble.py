@@ -113,9 +113,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     notices = transcript.notices
     try:
         builder = SessionBuilder(inputs, store, session_catalog, transcript, resumed, mask, scopes, tasks)
-        await asyncio.to_thread(
-            lambda: (builder.extensions.found(), builder.tools, builder.system_prompt)
-        )  # they read files
+        await asyncio.to_thread(builder.read_files)
         session = builder.build((*inputs.notices, *builder.extensions.notices(), *notices))
     except BaseException:
         await transcript.close()  # otherwise the session would count as open here

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 
@@ -59,7 +59,7 @@ class McpTool(Tool[McpArguments]):
         outputs: the folder for results that are too long to show.
     """
 
-    effect: ClassVar[Effect] = Effect.MCP
+    effect = Effect.MCP
     Args = McpArguments
 
     def __init__(self, server: McpServer, tool: str, spec: ToolSpec, outputs: Outputs) -> None:
@@ -137,8 +137,8 @@ class McpCallArgs(msgspec.Struct, frozen=True):
 class McpCall(Tool[McpCallArgs]):
     """Call a tool that tool_search has found."""
 
-    name: ClassVar[str] = "mcp_call"
-    effect: ClassVar[Effect] = Effect.MCP
+    name = "mcp_call"
+    effect = Effect.MCP
     Args = McpCallArgs
 
     def __init__(self, servers: McpServers, outputs: Outputs) -> None:
@@ -187,8 +187,8 @@ class ToolSearchArgs(msgspec.Struct, frozen=True):
 class ToolSearch(Tool[ToolSearchArgs]):
     """Find tools of MCP servers."""
 
-    name: ClassVar[str] = "tool_search"
-    effect: ClassVar[Effect] = Effect.NONE
+    name = "tool_search"
+    effect = Effect.NONE
     Args = ToolSearchArgs
 
     def __init__(self, servers: McpServers) -> None:
@@ -264,8 +264,8 @@ class McpReadArgs(msgspec.Struct, frozen=True):
 class McpRead(Tool[McpReadArgs]):
     """Read a resource of an MCP server, or list its resources."""
 
-    name: ClassVar[str] = "mcp_read"
-    effect: ClassVar[Effect] = Effect.MCP
+    name = "mcp_read"
+    effect = Effect.MCP
     Args = McpReadArgs
 
     def __init__(self, servers: McpServers, outputs: Outputs) -> None:

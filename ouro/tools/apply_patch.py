@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, Literal, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -274,7 +274,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
     - When a place is not found, the answer shows the nearest lines: correct the patch by them.
     """
 
-    name: ClassVar[str] = "apply_patch"
+    name = "apply_patch"
     Args = ApplyPatchArgs
 
     def title(self, args: ApplyPatchArgs) -> str:

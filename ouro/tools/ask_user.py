@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -31,8 +31,8 @@ class AskUser(Tool[AskUserArgs]):
     find out, and not whether to go on. One thing at a time.
     """
 
-    name: ClassVar[str] = "ask_user"
-    effect: ClassVar[Effect] = Effect.NONE
+    name = "ask_user"
+    effect = Effect.NONE
     Args = AskUserArgs
 
     def title(self, args: AskUserArgs) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -26,14 +26,11 @@ class Write(ChangeTool[WriteArgs]):
     Read an existing file first: the call is refused if it was not read or has changed since. For a part, use edit.
     """
 
-    name: ClassVar[str] = "write"
+    name = "write"
     Args = WriteArgs
 
     def title(self, args: WriteArgs) -> str:
         return f"write {self._name_of(args.path)}"
-
-    def targets(self, args: WriteArgs) -> tuple[str, ...]:
-        return (args.path,)
 
     def _change(self, args: WriteArgs, access: Access, notes: list[str]) -> Display:
         with self._seen.lock([args.path]) as held:
@@ -76,14 +73,11 @@ class Edit(ChangeTool[EditArgs]):
       edit is made, and the answer says so: check.
     """
 
-    name: ClassVar[str] = "edit"
+    name = "edit"
     Args = EditArgs
 
     def title(self, args: EditArgs) -> str:
         return f"edit {self._name_of(args.path)}"
-
-    def targets(self, args: EditArgs) -> tuple[str, ...]:
-        return (args.path,)
 
     def _change(self, args: EditArgs, access: Access, notes: list[str]) -> Display:
         with self._seen.lock([args.path]) as held:

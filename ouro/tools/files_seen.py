@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -254,7 +254,7 @@ class FileTool(Tool[A]):
 class ChangeTool(FileTool[A]):
     """A tool that changes files. A preview computes the same changes as a call, but does not write them."""
 
-    effect: ClassVar[Effect] = Effect.WRITE
+    effect = Effect.WRITE
 
     async def preview(self, args: A) -> Display:
         return await asyncio.to_thread(self._change, args, "show", [])

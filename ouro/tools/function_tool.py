@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import os
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -22,51 +23,7 @@ from ouro.utils.text import one_line
 
 
 class FunctionTool(Tool[msgspec.Struct]):
-    """A Python function as a tool: its docstring is the description, its type hints are the schema."""
-
-    name: ClassVar[str]
-    effect: ClassVar[Effect]
-    asks: ClassVar[bool]
-    """Whether the user is asked before each call."""
-    function: ClassVar[Callable[..., Any]]
-    path_argument: ClassVar[str]
-    """The argument that names the file that is read or changed; empty if there is none."""
-
-    def __init__(self, cwd: Path | None = None) -> None:
-        self._cwd = cwd or Path.cwd()
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the function itself."""
-        return type(self).function(*args, **options)
-
-    def title(self, args: msgspec.Struct) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in msgspec.structs.asdict(args).items())
-        return one_line(f"{self.name}({shown})")
-
-    def targets(self, args: msgspec.Struct) -> tuple[str, ...]:
-        return (str(getattr(args, self.path_argument)),) if self.path_argument else ()
-
-    async def run(self, args: msgspec.Struct, ctx: ToolContext) -> ToolResult:
-        function, given = type(self).function, msgspec.structs.asdict(args)
-        if self.path_argument:  # the file that permissions have judged, also if the program works in another folder
-            given[self.path_argument] = os.path.realpath(self._cwd / Path(given[self.path_argument]).expanduser())
-        try:
-            if inspect.iscoroutinefunction(function):
-                value = await function(**given)
-            else:
-                value = await asyncio.to_thread(function, **given)
-        except ToolError:
-            raise
-        except Exception as error:
-            log.exception("the function of the tool %s failed", self.name)
-            raise ToolError(f"{self.name} failed: {type(error).__name__}: {error}") from error
-        return value if isinstance(value, ToolResult) else _result(value)
-
-
-def make_function_tool(
-    function: Callable[..., Any], *, name: str = "", asks: bool = False, reads: str = "", writes: str = ""
-) -> FunctionTool:
-    """A function as a tool.
+    """A Python function as a tool: its docstring is the description, its type hints are the schema.
 
     Args:
         name: what the model calls it; by default the name of the function.
@@ -76,27 +33,57 @@ def make_function_tool(
     Raises:
         UsageError: a parameter has no type hint, or one that has no JSON schema.
     """
-    name = name or function.__name__
-    if not (description := inspect.getdoc(function)):
-        raise UsageError(f"The tool `{name}` has no docstring.", "The model reads it: write what it does, and when.")
-    if reads and writes:
-        raise UsageError(f"The tool `{name}` has both `reads` and `writes`.", "`writes` allows reading, too.")
-    arguments = _arguments(name, function)
-    path_argument = writes or reads
-    if path_argument and path_argument not in arguments.__struct_fields__:
-        raise UsageError(f"The tool `{name}` has no argument `{path_argument}`.")
-    effect = Effect.WRITE if writes else Effect.READ if reads else Effect.NONE
-    members = {
-        "__doc__": description,
-        "name": name,
-        "effect": effect,
-        "Args": arguments,
-        "asks": asks,
-        "function": staticmethod(function),
-        "path_argument": path_argument,
-    }
-    made: FunctionTool = type(function.__name__, (FunctionTool,), members)()
-    return made
+
+    def __init__(
+        self, function: Callable[..., Any], name: str = "", *, asks: bool = False, reads: str = "", writes: str = ""
+    ) -> None:
+        self.name = name = name or function.__name__
+        if not (description := inspect.getdoc(function)):
+            raise UsageError(f"The tool `{name}` has no docstring.", "The model reads it: say what it does, and when.")
+        if reads and writes:
+            raise UsageError(f"The tool `{name}` has both `reads` and `writes`.", "`writes` allows reading, too.")
+        self.__doc__ = description
+        self.Args = _arguments(name, function)
+        self.effect = Effect.WRITE if writes else Effect.READ if reads else Effect.NONE
+        self.asks = asks
+        self.function = function
+        self._path_argument = writes or reads
+        if self._path_argument and self._path_argument not in self.Args.__struct_fields__:
+            raise UsageError(f"The tool `{name}` has no argument `{self._path_argument}`.")
+        self._cwd = Path.cwd()
+
+    def in_folder(self, cwd: Path) -> FunctionTool:
+        """The same tool for a session in `cwd`: paths are relative to it."""
+        made = copy.copy(self)
+        made._cwd = cwd
+        return made
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function itself."""
+        return self.function(*args, **options)
+
+    def title(self, args: msgspec.Struct) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in msgspec.structs.asdict(args).items())
+        return one_line(f"{self.name}({shown})")
+
+    def targets(self, args: msgspec.Struct) -> tuple[str, ...]:
+        return (str(getattr(args, self._path_argument)),) if self._path_argument else ()
+
+    async def run(self, args: msgspec.Struct, ctx: ToolContext) -> ToolResult:
+        given = msgspec.structs.asdict(args)
+        if name := self._path_argument:  # the file that permissions have judged, also if the program changes its folder
+            given[name] = os.path.realpath(self._cwd / Path(given[name]).expanduser())
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                value = await self.function(**given)
+            else:
+                value = await asyncio.to_thread(self.function, **given)
+        except ToolError:
+            raise
+        except Exception as error:
+            log.exception("the function of the tool %s failed", self.name)
+            raise ToolError(f"{self.name} failed: {type(error).__name__}: {error}") from error
+        return value if isinstance(value, ToolResult) else _result(value)
 
 
 def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:

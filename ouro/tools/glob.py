@@ -8,7 +8,7 @@ import heapq
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -108,8 +108,8 @@ class Glob(Tool[GlobArgs]):
     `*.py` matches in every folder, `src/**/*.ts` below src, `**` everything; {a,b} is either.
     """
 
-    name: ClassVar[str] = "glob"
-    effect: ClassVar[Effect] = Effect.READ
+    name = "glob"
+    effect = Effect.READ
     Args = GlobArgs
 
     def __init__(self, workspace: Workspace) -> None:
@@ -118,9 +118,6 @@ class Glob(Tool[GlobArgs]):
     def title(self, args: GlobArgs) -> str:
         shown = self._workspace.shown(self._workspace.resolve(args.path))
         return f"glob {args.pattern}" + (f" in {shown}" if shown != "." else "")
-
-    def targets(self, args: GlobArgs) -> tuple[str, ...]:
-        return (args.path,)
 
     async def run(self, args: GlobArgs, ctx: ToolContext) -> ToolResult:
         return await asyncio.to_thread(self._find, args)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Any, ClassVar, Literal
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -300,8 +300,8 @@ class Grep(Tool[GrepArgs]):
     Binary files, files over 50 MB and files that .gitignore excludes are left out, unless path names one.
     """
 
-    name: ClassVar[str] = "grep"
-    effect: ClassVar[Effect] = Effect.READ
+    name = "grep"
+    effect = Effect.READ
     Args = GrepArgs
 
     def __init__(self, workspace: Workspace, keeps_back: Callable[[Path], bool] = lambda _path: False) -> None:
@@ -313,9 +313,6 @@ class Grep(Tool[GrepArgs]):
         shown = self._workspace.shown(self._workspace.resolve(args.path))
         where = [part for part in (shown if shown != "." else "", args.glob, args.type) if part]
         return f'grep "{args.pattern}"' + (f" in {', '.join(where)}" if where else "")
-
-    def targets(self, args: GrepArgs) -> tuple[str, ...]:
-        return (args.path,)
 
     async def run(self, args: GrepArgs, ctx: ToolContext) -> ToolResult:
         return await asyncio.to_thread(self._search, args)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, ClassVar
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
@@ -214,8 +214,8 @@ class Read(FileTool[ReadArgs]):
     limit.
     """
 
-    name: ClassVar[str] = "read"
-    effect: ClassVar[Effect] = Effect.READ
+    name = "read"
+    effect = Effect.READ
     Args = ReadArgs
 
     def title(self, args: ReadArgs) -> str:
@@ -223,9 +223,6 @@ class Read(FileTool[ReadArgs]):
         if args.limit is None:
             return f"read {shown}" if args.first == 1 else f"read {shown}:{args.first}-"
         return f"read {shown}:{args.first}-{args.first + args.limit - 1}"
-
-    def targets(self, args: ReadArgs) -> tuple[str, ...]:
-        return (args.path,)
 
     async def run(self, args: ReadArgs, ctx: ToolContext) -> ToolResult:
         return await asyncio.to_thread(self._read, args)

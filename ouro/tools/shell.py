@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -164,7 +164,7 @@ J = TypeVar("J", bound=JobArgs)
 class _JobTool(Tool[J]):
     """A tool for one background job."""
 
-    effect: ClassVar[Effect] = Effect.NONE
+    effect = Effect.NONE
 
     def __init__(self, jobs: ShellJobs) -> None:
         self._jobs = jobs
@@ -190,7 +190,7 @@ class _JobTool(Tool[J]):
 class ShellOutput(_JobTool[ShellOutputArgs]):
     """Get what a background job has printed since you last asked, and whether it still runs."""
 
-    name: ClassVar[str] = "shell_output"
+    name = "shell_output"
     Args = ShellOutputArgs
 
     async def _prepare(self, job: Job, args: ShellOutputArgs) -> None:
@@ -200,7 +200,7 @@ class ShellOutput(_JobTool[ShellOutputArgs]):
 class ShellKill(_JobTool[JobArgs]):
     """End a background job and all that it started."""
 
-    name: ClassVar[str] = "shell_kill"
+    name = "shell_kill"
     Args = JobArgs
 
     async def _prepare(self, job: Job, args: JobArgs) -> None:
@@ -227,8 +227,8 @@ class Shell(Tool[ShellArgs]):
     and shell_kill. Long output is cut in the middle, and a file that is named has all of it.
     """
 
-    name: ClassVar[str] = "shell"
-    effect: ClassVar[Effect] = Effect.RUN
+    name = "shell"
+    effect = Effect.RUN
     Args = ShellArgs
 
     def __init__(

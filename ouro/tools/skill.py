@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -31,8 +31,8 @@ class SkillTool(Tool[SkillArgs]):
     The skills are listed in the system prompt. A skill may name further files: read them with `file`, where needed.
     """
 
-    name: ClassVar[str] = "skill"
-    effect: ClassVar[Effect] = Effect.NONE
+    name = "skill"
+    effect = Effect.NONE
     Args = SkillArgs
 
     def __init__(self, use: UseSkill) -> None:

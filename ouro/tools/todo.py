@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -32,8 +32,8 @@ class TodoWrite(Tool[TodoArgs]):
     Each call gives the whole list. Keep one step in_progress; mark it done as soon as it works.
     """
 
-    name: ClassVar[str] = "todo"
-    effect: ClassVar[Effect] = Effect.NONE
+    name = "todo"
+    effect = Effect.NONE
     Args = TodoArgs
 
     def __init__(self, plan: TodoPlan) -> None:

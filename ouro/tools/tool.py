@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -67,14 +67,15 @@ _IN_QUOTES = late_pattern(r"Expected `(?:array|object)`, got `str` - at `\$\.(\w
 class Tool(Protocol, Generic[A]):
     """One thing ouro can do. The class docstring is its description for the model; `Args` is its schema."""
 
-    name: ClassVar[str]
-    effect: ClassVar[Effect]
+    name: str
+    effect: Effect
     Args: type[A]
 
     def title(self, args: A) -> str: ...
 
     def targets(self, args: A) -> tuple[str, ...]:
-        return ()
+        """The paths, command or address that permissions judge: by default the argument `path`, if there is one."""
+        return (args.path,) if hasattr(args, "path") else ()
 
     def runs_outside(self, args: A) -> bool:
         """Whether a command should run outside of the sandbox."""
@@ -82,7 +83,7 @@ class Tool(Protocol, Generic[A]):
 
     def spec(self) -> ToolSpec:
         """The tool for the model: name, description, JSON schema of the arguments."""
-        return ToolSpec(self.name, inspect.getdoc(type(self)) or "", _schema_of(self.Args))
+        return ToolSpec(self.name, inspect.getdoc(self) or "", _schema_of(self.Args))
 
     def parse(self, arguments: Mapping[str, Any]) -> A:
         """The arguments of a call. Raises msgspec.ValidationError or ToolError."""

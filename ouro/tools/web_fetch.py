@@ -9,7 +9,7 @@ import socket
 import time
 import zlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -63,8 +63,8 @@ class WebFetch(Tool[WebFetchArgs]):
     read in files or the session into an address.
     """
 
-    name: ClassVar[str] = "web_fetch"
-    effect: ClassVar[Effect] = Effect.NET
+    name = "web_fetch"
+    effect = Effect.NET
     Args = WebFetchArgs
 
     def __init__(self, resolve: Resolve | None = None) -> None:
