@@ -357,11 +357,11 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     async def _check(self) -> None:
         if self.hypotheses is None:
-            self._missing = "memory.retrieval_model"
+            self._missing = "`memory.retrieval_model`, or `retrieve` in models.yaml"
         elif (await asyncio.to_thread(self.finder.lookup.search)).vectors is None:
-            self._missing = "memory.embedding_model"
+            self._missing = "`memory.embedding_model`, or `embed` in models.yaml"
         if self._missing:
-            self.channel.emit(Notice(f"Recall is off: `memory.retrieval: hyde` needs `{self._missing}`.", "warning"))
+            self.channel.emit(Notice(f"Recall is off: `memory.retrieval: hyde` needs {self._missing}.", "warning"))
 
     async def _local(self, text: str, sent: frozenset[str]) -> Recalled:
         vector = _begin(self.finder.embed, text)

@@ -173,7 +173,8 @@ async def test_hyde_without_a_model_is_off_with_a_warning(repository, home, user
     assert not [event for event in again if isinstance(event, Notice | NotesRecalled)]
     await session.close()
     warnings = [event.text async for event in session.events() if isinstance(event, Notice)]
-    assert warnings == ["Recall is off: `memory.retrieval: hyde` needs `memory.retrieval_model`."]
+    needed = "`memory.retrieval_model`, or `retrieve` in models.yaml"
+    assert warnings == [f"Recall is off: `memory.retrieval: hyde` needs {needed}."]
 
 
 class Hyde:
