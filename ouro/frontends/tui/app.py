@@ -174,7 +174,7 @@ class KeyActions:
         self._conversation = app.conversation
         self._turns = app.turns
         self._front_end = app.front_end
-        self._cleared_at = self._unfolded_at = self._stopped_at = float("-inf")
+        self._unfolded_at = self._stopped_at = float("-inf")
         # On empty input:
         self.send = app.conversation.resume.choose_marked
         self.queue = app.conversation.resume.mark_next
@@ -184,14 +184,13 @@ class KeyActions:
         self.card_next = partial(self._mark_card, 1)
 
     def clear(self) -> None:
-        now = time.monotonic()
-        if now - self._cleared_at < SECOND_CTRL_C:
+        status = self._conversation.status
+        if AGAIN_QUITS in status.message:
             self._app.exit(0)
             return
-        self._cleared_at = now
         stopped = ["interrupted"] if self._conversation.interrupt() else []
         quits = [] if self._conversation.prompt.text else [AGAIN_QUITS]  # otherwise the key clears the queue
-        self._conversation.status.show_message(" · ".join([*stopped, *quits]), seconds=SECOND_CTRL_C)
+        status.show_message(" · ".join([*stopped, *quits]), seconds=SECOND_CTRL_C)
 
     def leave(self) -> None:
         session = self._conversation.session

@@ -114,6 +114,18 @@ async def test_x5_ctrl_c_clears_then_interrupts_then_quits():
     assert pilot.app.return_value == 0
 
 
+async def test_x5_ctrl_c_after_another_message_interrupts_it_and_does_not_quit():
+    session = FakeSession([[Wait()], [Wait()]])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        for word in ("a", "b"):
+            await pilot.press(word, "enter")
+            await until(pilot, lambda: session.running)
+            await pilot.press("ctrl+c")
+            await until(pilot, lambda: not session.running)
+        assert (session.sent, session.interrupts, pilot.app._exit) == (["a", "b"], 2, False)
+
+
 async def test_x5_ctrl_c_returns_queued_messages_and_does_not_send_them():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:

@@ -285,6 +285,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     @on(PromptArea.Submitted)
     def _submit(self, message: PromptArea.Submitted) -> None:
         self.transcript.follow()
+        self.status.message = ""  # the next Ctrl+C interrupts this message, and does not quit
         (self.turns.queue if message.later else self.turns.say)(message.draft)
 
     @on(PromptArea.Changed)
