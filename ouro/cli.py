@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import errno
 import gc
 import io
 import os
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
 
     from ouro.commands.shell import ShellContext
+    from ouro.errors import OuroError
     from ouro.frontends.tui.look import Look
     from ouro.session import Session, SessionCatalog
     from ouro.session.opening import OpenRequest
@@ -92,16 +92,14 @@ def _end_at_once(codes: Sequence[int]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    from ouro.errors import OuroError
+    from ouro.errors import OuroError, plain_error
 
     try:
         code = run_action(given[0], given[1:]) if given and given[0] in GROUPS else _run(_flags(given))
         sys.stdout.flush()
         return code
     except OuroError as error:
-        from ouro.utils.text import clean
-
-        print(f"ouro: {clean(error.text('ouro '))}", file=sys.stderr)  # noqa: T201
+        _report(error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -111,23 +109,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except OSError:  # the reader has closed the pipe, or the disk is full; Python would print another error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            _report_disk(error)
+            _report(plain_error(error))
         return 1
 
 
-def _report_disk(error: OSError) -> None:
-    """Print why a file could not be read or written, and what to do."""
-    from ouro.utils.log import log
+def _report(error: OuroError) -> None:
     from ouro.utils.text import clean
 
-    log.info("ouro ended", exc_info=error)
-    advice = "Run `ouro doctor`; `logs/ouro.log` has the details."
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        advice = "Free some space, then run it again: what was saved before is not touched."
-    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        advice = "Make it writable, or set OURO_HOME to a folder that is."
-    where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
-    print(f"ouro: {clean(f'{where}{error.strerror or error}')}.\n{advice}", file=sys.stderr)  # noqa: T201
+    print(f"ouro: {clean(error.text('ouro '))}", file=sys.stderr)  # noqa: T201
 
 
 def run_action(group: str, words: Sequence[str]) -> int:

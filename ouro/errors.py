@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -191,3 +193,19 @@ class EmptyAnswer(TransientModelError):
 def reason_of(error: Exception) -> str:
     """Why something failed: ouro's message, otherwise the message of the operating system."""
     return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)
+
+
+def plain_error(error: OSError | OuroError) -> OuroError:
+    """The error itself, or why a file could not be read or written, and what to do; then the details are logged."""
+    if isinstance(error, OuroError):
+        return error
+    from ouro.utils.log import log
+
+    log.error("a file could not be read or written", exc_info=error)
+    advice = "Run `ouro doctor`; `logs/ouro.log` has the details."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "Free some space, then run it again: what was saved before is not touched."
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        advice = "Make it writable, or set OURO_HOME to a folder that is."
+    where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+    return OuroError(f"{where}{error.strerror or error}.", advice)

@@ -436,16 +436,17 @@ def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]
 
 def matching_commands(session: Session | None, wanted: str) -> list[Choice]:
     """The command of that name or alias, then those that begin so, then names that contain its letters in order."""
-    wanted = wanted.lower()
-    scattered = re.compile(".*".join(map(re.escape, wanted)))
-    fits: list[tuple[bool, bool, Choice]] = []
-    for command in listed_commands(session):
-        names = [name for name in command.names if name.lower().startswith(wanted)]
-        if names or scattered.search(command.name.lower()):
-            name = min(names or [command.name], key=lambda name: name.lower() != wanted)
-            value, usage = f"/{name}{' ' * bool(command.argument)}", f"/{name} {command.argument}".rstrip()
-            fits.append((name.lower() != wanted, not names, Choice(value, usage, command.help)))
-    return [choice for *_, choice in sorted(fits, key=lambda fit: fit[:2])]
+    scattered = re.compile(".*".join(map(re.escape, wanted)), re.IGNORECASE)
+
+    def rank(name: str) -> tuple[bool, bool]:
+        return name.lower() != wanted.lower(), not name.lower().startswith(wanted.lower())
+
+    named = [(min(command.names, key=rank), command) for command in listed_commands(session)]
+    return [
+        Choice(f"/{name}{' ' * bool(command.argument)}", f"/{name} {command.argument}".rstrip(), command.help)
+        for name, command in sorted(named, key=lambda fit: rank(fit[0]))
+        if scattered.search(name)
+    ]
 
 
 def custom_commands(session: Session | None) -> Sequence[CustomCommand]:

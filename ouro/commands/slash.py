@@ -16,7 +16,7 @@ from ouro.commands.builtin import actions_of, find_command
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Level
 from ouro.memory import long_term
 
@@ -62,8 +62,8 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
                 await custom.prompt(argument)  # raises the reason
             return False
         raise UsageError(extensions.commands.unknown(text))
-    except OuroError as error:
-        front_end.say(str(error), "error")
+    except (OuroError, OSError) as error:
+        front_end.say(str(plain_error(error)), "error")
     return True
 
 

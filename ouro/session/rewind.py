@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Notice
 from ouro.memory.backend import MessageRecord, RewindRecord, RewindScope, Undoable
 from ouro.memory.compaction import is_own_words
@@ -192,7 +192,7 @@ class FileUndo(msgspec.Struct, eq=False):
                 await asyncio.to_thread(self._clean)
         except (OSError, OuroError) as error:
             self._is_off = True
-            self._warn(f"Changes of files cannot be undone in this session: {error}")
+            self._warn(f"Changes of files cannot be undone in this session: {plain_error(error)}")
             return False
         if moment == "after" and (skipped := sorted(self.checkpoints.skipped - self._told_user)):
             self._told_user.update(skipped)

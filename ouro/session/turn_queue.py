@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Event, Notice, Outcome, TurnFinished
 from ouro.messages import Image
 from ouro.utils.log import log
@@ -300,8 +300,8 @@ class TurnQueue:
         return True
 
     def _show_error(self, error: Exception, what: str) -> None:
-        if isinstance(error, OuroError):
-            self._observer.show(Notice(str(error), "error"))
+        if isinstance(error, OuroError | OSError):
+            self._observer.show(Notice(str(plain_error(error)), "error"))
         else:
             log.error("%s", what, exc_info=error)
             self._observer.show(Notice(f"{type(error).__name__}: {error} (details are in ouro.log)", "error"))

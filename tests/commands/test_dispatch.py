@@ -1,4 +1,5 @@
 import argparse
+import errno
 import inspect
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,6 +60,17 @@ async def test_clear_is_refused_during_a_turn():
 async def test_table_row_without_first_cell_continues_the_row_above():
     rows = table([("1.2", "a hit"), ("", "its place"), ("", CodeSpan("/resume 1")), ("1.1", "another")])
     assert as_markdown(rows) == "- 1.2 · a hit\\\n  its place\\\n  `/resume 1`\n- 1.1 · another"
+
+
+async def test_s2_command_on_a_full_disk_says_what_to_do(monkeypatch):
+    def full(title):
+        raise OSError(errno.ENOSPC, "No space left on device", "/home/u/.ouro/index")
+
+    front_end = FakeFrontEnd()
+    monkeypatch.setattr(front_end.session, "rename", full)
+    assert await dispatch(front_end, "/rename Mend the parser")
+    [(level, said)] = front_end.lines
+    assert (level, said.startswith("/home/u/.ouro/index: No space left on device.\nFree some space")) == ("error", True)
 
 
 async def test_missing_or_unexpected_argument_is_reported():

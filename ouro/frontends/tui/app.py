@@ -234,8 +234,7 @@ class KeyActions:
             self._conversation.reader.open()
 
     def _mark_card(self, by: int) -> None:
-        is_marked = self._conversation.transcript.mark_card(by)
-        if not is_marked and by < 0:
+        if not self._conversation.transcript.mark_card(by) and by < 0:
             raise UsageError(_NO_CARDS)
 
     def card(self) -> None:
@@ -266,9 +265,7 @@ class KeyActions:
 
     async def search_history(self) -> None:
         prompt = self._conversation.prompt
-        entries = [
-            Choice(entry, entry[:MAX_SEARCHED]) for entry in reversed(self._conversation.prompt_history.entries())
-        ]
+        entries = [Choice(text, text[:MAX_SEARCHED]) for text in reversed(self._conversation.prompt_history.entries())]
         if not entries:
             raise UsageError("The prompt history is empty.")
         picked = await show_sheet(self._app, Picker("Search history", entries, search=prompt.text.split("\n")[0]))
