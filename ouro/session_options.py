@@ -12,7 +12,7 @@ from ouro.errors import NoModelError
 from ouro.llm import Catalog, Model, Role
 from ouro.safety import Mode, TrustStore
 from ouro.settings import McpServerSettings, Settings
-from ouro.settings_sources import Places, explain_settings
+from ouro.settings_sources import SettingsByPlace, explain_settings
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
 
@@ -57,7 +57,7 @@ class SessionInputs(msgspec.Struct):
     """The inputs from which a session is built, after ouro knows whether the folder is trusted."""
 
     options: Options
-    places: Places
+    places: SettingsByPlace
     settings: Settings
     trust: TrustStore
     trusted: bool

@@ -37,7 +37,7 @@ class Given(NamedTuple):
     source: str
 
 
-Places = Mapping[str, Mapping[str, Given]]
+SettingsByPlace = Mapping[str, Mapping[str, Given]]
 """The settings of each place by their dotted names; a later place wins, but a project can only restrict."""
 
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
@@ -87,7 +87,7 @@ def build_settings(given: Mapping[str, Given]) -> Settings:
     return settings
 
 
-def explain_settings(places: Places) -> dict[str, Given]:
+def explain_settings(places: SettingsByPlace) -> dict[str, Given]:
     """Every setting by its dotted name, in the order of the class, with the effective value and its source."""
     given = {path: Given(value, "default") for path, value in _leaf_values(Settings())}
     for place, found in places.items():
@@ -97,7 +97,7 @@ def explain_settings(places: Places) -> dict[str, Given]:
     return given
 
 
-def settings_by_place(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Places:
+def settings_by_place(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> SettingsByPlace:
     """What the `user`, the `project`, the `environment` and the `flags` set, in this order. As `load_settings`."""
     return {
         "user": _from_file(get_config_path()),
@@ -107,7 +107,7 @@ def settings_by_place(project: Path | None = None, flags: Mapping[str, Any] | No
     }
 
 
-def stricter_mode(mode: str, places: Places) -> str:
+def stricter_mode(mode: str, places: SettingsByPlace) -> str:
     """`mode`, or the mode in the settings of the project if that permits less."""
     demanded = places["project"].get("permissions.mode")
     return min(mode, demanded.value if demanded else mode, key=MODES_BY_WIDTH.index)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from ouro.errors import UsageError
 from ouro.safety import Mode, parse_rule
-from ouro.settings_sources import ADD_UP, Places
+from ouro.settings_sources import ADD_UP, SettingsByPlace
 
 MODES: Mapping[Mode, str] = {
     "plan": "plan", "ask": "default", "edit": "acceptEdits", "auto": "bypassPermissions"
@@ -70,7 +70,7 @@ def own_names(name: str) -> tuple[str, ...]:
     )
 
 
-def demand_rules(places: Places, more: Iterable[str] = ()) -> None:
+def demand_rules(places: SettingsByPlace, more: Iterable[str] = ()) -> None:
     """As `demand_tools`, for the rules in the settings, by place; the message names file and line."""
     for place, found in places.items():
         for name in sorted(ADD_UP & found.keys()):
