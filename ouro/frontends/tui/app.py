@@ -72,8 +72,9 @@ class OuroApp(App[int], inherit_bindings=False):
             in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
             self._bindings.bind(key, action, show=False, priority=in_sheets)
-        for key in keymap.keys("clear"):  # for questions; the prompt handles the key first if it has the focus
-            self.bind(key, "press('clear')", show=False)
+        for name in ("clear", "leave"):  # for questions; the prompt handles the key first if it has the focus
+            for key in keymap.keys(name):
+                self.bind(key, f"press('{name}')", show=False)
         for name, colors in THEMES.items():
             self.register_theme(make_theme(name, colors))
         self.theme = look.theme if look.theme in THEMES else "dark"
@@ -194,6 +195,8 @@ class KeyActions:
 
     def leave(self) -> None:
         session = self._conversation.session
+        if self._conversation.prompt.text or self._app.screen is not self._conversation:
+            return
         if session is not None and any(task.is_running and task.outlives_turn for task in session.tasks()):
             self._turns.say(Draft("/exit"))  # the command asks the user
         else:

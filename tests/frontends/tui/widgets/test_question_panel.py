@@ -81,6 +81,21 @@ async def test_escape_closes_an_empty_comment_and_keeps_a_begun_one():
         await until(pilot, lambda: session.answers == [("q1", Permit("no", "x"))])
 
 
+async def test_ctrl_d_at_a_question_quits_on_empty_input_only():
+    session = FakeSession([[ToolStarted(CALL, "git push"), permission()]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await pilot.press("x", "ctrl+d")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "x")
+        assert (pilot.app._exit, session.answers) == (False, [])
+        await pilot.press("backspace")
+        await until(pilot, lambda: not pilot.app.conversation.prompt.text)
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: pilot.app._exit)
+
+
 async def test_card_shows_the_call_as_changed_by_a_hook():
     changed = permission(command="git push --dry-run")
     session = FakeSession(
