@@ -242,7 +242,7 @@ def date_and_time(at: str) -> str:
     """A timestamp in local time; empty if it is not a timestamp."""
     try:
         return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
+    except (ValueError, OverflowError):  # the file was edited by hand
         return ""
 
 

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
@@ -9,7 +10,7 @@ from fakes.fake_session import FakeSession
 from fakes.waiting import wait
 from fakes.whole_sessions import ID, PNG, everything
 
-from ouro.commands.export import document
+from ouro.commands.export import date_and_time, document
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.importers.ouro_files import read_export
@@ -146,3 +147,12 @@ def test_session_larger_than_memory_is_exported(tmp_path, home):
     assert size > 110_000_000
     grown = int(done.stderr.split()[-1]) * (1 if sys.platform == "darwin" else 1024)
     assert grown < size  # holding the whole session would take several times as much
+
+
+def test_a_timestamp_without_local_time_is_left_out(monkeypatch):
+    with monkeypatch.context() as here:
+        here.setenv("TZ", "UTC-9")
+        time.tzset()
+        shown = date_and_time("9999-12-31T23:59:59Z")
+    time.tzset()
+    assert shown == ""
