@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 import re
@@ -32,13 +33,13 @@ from ouro.utils.json_types import dictionary
 
 BYTES_BACK = "bytes_back"
 """In a compaction: the distance in bytes to each message that it keeps. A hint for the reader, by the store."""
+OUTPUTS = "outputs"
+"""The folder, in that of a session, for its images and long outputs."""
 MAX_INLINE = 16 << 10
 """An output of at most so many bytes is written into the record; a longer one is put in the outputs folder."""
 Mask = Callable[[str], str]
-KeepImage = Callable[[Image], str]
-"""Puts an image in the outputs folder and returns its name there."""
-KeepText = Callable[[str], str]
-"""Puts a long text in the outputs folder and returns its name there."""
+Keep = Callable[[str, bytes], object]
+"""Stores the bytes of an image or of a long text under a name, the path relative to the session's folder."""
 Fetch = Callable[[str], bytes]
 """Returns the bytes of an image or output in the outputs folder; raises OSError."""
 
@@ -77,10 +78,13 @@ def header_from(data: Any) -> SessionHeader:
     return read_fields({"project": "", "model": "", **data, **session}, SessionHeader, ())[0]
 
 
-def record_data(record: Record, mask: Mask, keep_image: KeepImage, keep_text: KeepText | None = None) -> dict[str, Any]:
-    """A record as in a session file: secrets masked, images saved by `keep_image`, long outputs by `keep_text`."""
+def record_data(record: Record, mask: Mask, keep: Keep, *, inline: bool = False) -> dict[str, Any]:
+    """A record as in a session file: secrets masked, images and long outputs stored by `keep`.
+
+    `inline`: long outputs stay in the record.
+    """
     if isinstance(record, MessageRecord):
-        return _Writer(mask, keep_image, keep_text).message(record)
+        return _Writer(mask, keep, inline).message(record)
     data: dict[str, Any] = _mask_all(msgspec.to_builtins(record), mask)
     return data
 
@@ -113,17 +117,8 @@ def bytes_back_in(data: Any) -> tuple[int, ...]:
 
 
 def serialize_message(message: Message, number: int = 0, at: str = "") -> dict[str, Any]:
-    """A message as plain data for JSON or YAML, in the form of a session record with its images as base64."""
-    images: dict[str, bytes] = {}
-
-    def keep(image: Image) -> str:
-        name = f"{len(images)}"
-        images[name] = image.data
-        return name
-
-    data = record_data(MessageRecord(number, at, message), str, keep)
-    embed_images(data, images)
-    return data
+    """A message as plain data for JSON or YAML, as `record_to_export`."""
+    return record_to_export(MessageRecord(number, at, message))
 
 
 def deserialize_message(data: dict[str, Any]) -> Message:
@@ -134,8 +129,18 @@ def deserialize_message(data: dict[str, Any]) -> Message:
     return record.message
 
 
+def record_to_export(record: Record) -> dict[str, Any]:
+    """A record as in a session file, but with its long outputs, and its images as base64."""
+    images: dict[str, bytes] = {}
+    data = record_data(record, str, images.__setitem__, inline=True)
+    for item in _mappings(data) if images else ():
+        if isinstance(name := item.get("file"), str) and name in images and "media_type" in item:
+            item["data"] = base64.b64encode(images[name]).decode()
+    return data
+
+
 def record_from_export(data: Any) -> Record:
-    """A record from data that contains its images, as made by `embed_images`. Raises as `record_from`."""
+    """The record that `record_to_export` made data from. Raises as `record_from`."""
     images: dict[str, bytes] = {}
     for item in _mappings(data):
         if isinstance(encoded := item.get("data"), str) and isinstance(name := item.get("file"), str):
@@ -148,13 +153,6 @@ def record_from_export(data: Any) -> Record:
         return images[name]
 
     return record_from(data, fetch).record
-
-
-def embed_images(data: Any, images: Mapping[str, bytes]) -> None:
-    """Add the bytes of the images, as base64, to the places where a record names them."""
-    for item in _mappings(data):
-        if isinstance(name := item.get("file"), str) and name in images and "media_type" in item:
-            item["data"] = base64.b64encode(images[name]).decode()
 
 
 def _mappings(value: Any) -> Iterator[dict[str, Any]]:
@@ -249,8 +247,8 @@ def _body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
 
 class _Writer(msgspec.Struct, frozen=True):
     mask: Mask
-    keep_image: KeepImage
-    keep_text: KeepText | None
+    keep: Keep
+    inline: bool
 
     def message(self, record: MessageRecord) -> dict[str, Any]:
         message = record.message
@@ -293,7 +291,8 @@ class _Writer(msgspec.Struct, frozen=True):
                 return "reply", self._reply(part)
 
     def _image(self, image: Image) -> ImageFields:
-        return ImageFields(self.keep_image(image), image.media_type, self.mask(image.name))
+        ending = re.sub(r"[^a-z0-9]", "", image.media_type.rpartition("/")[2].lower())[:8] or "bin"
+        return ImageFields(self._stored(image.data, ending), image.media_type, self.mask(image.name))
 
     def _call(self, call: ToolCall) -> CallFields:
         malformed = self.mask(call.malformed)
@@ -340,12 +339,17 @@ class _Writer(msgspec.Struct, frozen=True):
 
     def _text_fields(self, text: str) -> dict[str, Any]:
         """A text, or the name of its file if it is long: session files stay readable."""
-        if self.keep_text is None or len(text) <= MAX_INLINE // 4:
+        if self.inline or len(text) <= MAX_INLINE // 4:
             return {"text": text}
         size = len(text.encode("utf-8", "replace"))
         if size <= MAX_INLINE:
             return {"text": text}
-        return {"file": self.keep_text(replace_surrogates(text)), "bytes": size}
+        return {"file": self._stored(replace_surrogates(text).encode(), "txt"), "bytes": size}
+
+    def _stored(self, data: bytes, ending: str) -> str:
+        name = f"{OUTPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{ending}"
+        self.keep(name, data)
+        return name
 
 
 def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:

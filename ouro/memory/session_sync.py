@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import FORMAT, ForkRecord, SessionHeader, timestamp
 from ouro.memory.record_fields import BadRecordError
-from ouro.memory.serialization import header_data, header_from
+from ouro.memory.serialization import OUTPUTS, header_data, header_from
 from ouro.memory.session_remote import SessionRemote, chunk_name
 from ouro.memory.sessions.session_file import (
     END,
@@ -33,7 +33,6 @@ from ouro.memory.sessions.session_file import (
     split,
 )
 from ouro.memory.sessions.session_folders import (
-    OUTPUTS,
     SUBAGENTS,
     SessionFolders,
     folder_names,
@@ -86,8 +85,6 @@ class SessionSyncReport(msgspec.Struct, frozen=True):
 
 
 class _Local(msgspec.Struct, frozen=True):
-    """The session file on this machine."""
-
     id: str
     folder: Path
     mark: tuple[int, int]
@@ -172,12 +169,11 @@ class SessionSync:
     def _merged(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
         """Take what is new at the remote; yields what is new here."""
         here = self._here = self._local()
-        for is_child in (False, True):
-            for session_id in sorted(theirs.keys() - here.keys() - self._state.sessions.keys()):
-                other = theirs[session_id]
-                if bool(other.parent) == is_child and (not is_child or other.parent in here):
-                    root = here[other.parent].folder / SUBAGENTS if is_child else self._root
-                    self._try(other, partial(self._create, other, root))
+        new = [theirs[name] for name in sorted(theirs.keys() - here.keys() - self._state.sessions.keys())]
+        for other in sorted(new, key=lambda session: bool(session.parent)):  # subagents after their sessions
+            if not other.parent or other.parent in here:
+                root = here[other.parent].folder / SUBAGENTS if other.parent else self._root
+                self._try(other, partial(self._create, other, root))
         before = dict(here)
         for session_id, local in before.items():
             other, base = theirs.get(session_id, _Theirs(session_id)), self._state.sessions.get(session_id)
@@ -217,15 +213,15 @@ class SessionSync:
             root = find_root(Path(header.project))
             about = {"repository": _find_address(root), "inside": os.path.relpath(header.project, root)}
             text = json.dumps({**header_data(header), **about}, ensure_ascii=False).encode("utf-8", "replace")
-            changes[f"{place}/header"] = self._remote.sealed(f"{place}/header", text)
+            changes[f"{place}/header"] = self._remote.seal(f"{place}/header", text)
         for number, begin in enumerate(range(sent or 0, len(body), CHUNK), len(names)):
-            data = self._remote.sealed(f"{place}/chunks/{number:06d}-", body[begin : begin + CHUNK])
+            data = self._remote.seal(f"{place}/chunks/{number:06d}-", body[begin : begin + CHUNK])
             names.append(chunk_name(number, data))
             changes[f"{place}/chunks/{names[-1]}"] = data
         for file in sorted((local.folder / OUTPUTS).glob("*")):
             path = f"{place}/{OUTPUTS}/{file.name}"
             if _OUTPUT.fullmatch(file.name) and path not in other.outputs and file.is_file():
-                changes[path] = self._remote.sealed(path, file.read_bytes())
+                changes[path] = self._remote.seal(path, file.read_bytes())
         return _Outgoing(local, changes, SyncedSession(tuple(names), local.mark))
 
     def _send(self, found: Iterator[_Outgoing]) -> bool:

@@ -32,7 +32,7 @@ from ouro.memory.backend import (
     WholeSession,
     timestamp,
 )
-from ouro.memory.serialization import BYTES_BACK, Mask, header_data, record_data
+from ouro.memory.serialization import BYTES_BACK, OUTPUTS, Mask, header_data, record_data
 from ouro.memory.sessions import session_index
 from ouro.memory.sessions.repair import number_messages, repair, without_number
 from ouro.memory.sessions.session_file import (
@@ -49,13 +49,11 @@ from ouro.memory.sessions.session_file import (
     sync_folder,
 )
 from ouro.memory.sessions.session_folders import (
-    OUTPUTS,
     SessionFolders,
-    keep_image,
-    keep_text,
     link_outputs,
     not_found,
     read_header,
+    write_output,
 )
 from ouro.memory.sessions.session_reader import (
     ParsedSession,
@@ -289,7 +287,7 @@ class YamlFileMemoryStore(MemoryStore):
         return beside
 
     def _encode(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> bytes:
-        data = record_data(record, self._mask, partial(keep_image, folder), partial(keep_text, folder))
+        data = record_data(record, self._mask, partial(write_output, folder))
         if isinstance(record, CompactionRecord) and record.kept and places.keys() >= set(record.kept):
             data[BYTES_BACK] = [offset - places[number] for number in record.kept]
         return encode_record(data)

@@ -15,10 +15,8 @@ import pytest
 
 from ouro.cli import main
 from ouro.memory import MemoryManager, YamlFileMemoryStore
-from ouro.memory.backend import MessageRecord
 from ouro.memory.index import Index, Search, Sources, search_sessions
 from ouro.memory.serialization import record_data
-from ouro.memory.sessions.session_folders import image_name
 from ouro.messages import user
 from ouro.settings_sources import load_settings
 from ouro.utils.runtime import get_index_path, get_sessions_dir
@@ -60,7 +58,8 @@ async def test_resume_sends_the_same_context(session):
     await memory.pager.finish_loading()
 
     transcript = memory.transcript
-    sent = [record_data(MessageRecord(0, "", message), str, image_name) for message in memory.context()]
+    records = [MessageRecord(0, "", message) for message in memory.context()]
+    sent = [record_data(record, str, lambda *_: None, inline=True) for record in records]
     assert [_without_frame(message) for message in sent] == [_without_frame(message) for message in old["context"]]
     assert [[branch.since, [entry.number for entry in branch.entries]] for branch in transcript.branches] == old[
         "branches"

@@ -27,8 +27,7 @@ from ouro.memory.backend import (
     TitleRecord,
     WholeSession,
 )
-from ouro.memory.serialization import embed_images, header_data, record_data
-from ouro.memory.sessions.session_folders import image_name
+from ouro.memory.serialization import header_data, record_to_export
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.text import clean, dollars, one_line, plural
@@ -73,16 +72,7 @@ def _as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
 
 
 def _record_data(record: Record, found: Survey) -> dict[str, Any]:
-    images: dict[str, bytes] = {}
-
-    def add_image(image: Image) -> str:
-        name = image_name(image)
-        images[name] = image.data
-        return name
-
-    data = record_data(record, str, add_image)
-    if images:
-        embed_images(data, images)
+    data = record_to_export(record)
     if isinstance(record, MessageRecord) and record.number not in found.branch:
         data["taken_back"] = True
     return data

@@ -23,7 +23,7 @@ from ouro.memory.sessions.session_file import (
     save_beside,
     split,
 )
-from ouro.memory.sessions.session_folders import keep_image, keep_text, load_record
+from ouro.memory.sessions.session_folders import load_record, write_output
 from ouro.memory.sessions.session_reader import read_record, refuse_newer
 from ouro.memory.sessions.yaml_text import BadYamlError, dump
 from ouro.utils.text import plural
@@ -80,7 +80,7 @@ def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
         return None
     if not read.repaired:
         return record.data
-    return dump(record_data(read.record, mask, partial(keep_image, folder), partial(keep_text, folder))).encode()
+    return dump(record_data(read.record, mask, partial(write_output, folder))).encode()
 
 
 def without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord, ...]:

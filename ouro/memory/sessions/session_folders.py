@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -14,7 +13,7 @@ from pathlib import Path
 from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFound
 from ouro.memory.backend import SessionHeader
 from ouro.memory.record_fields import BadRecordError
-from ouro.memory.serialization import header_from
+from ouro.memory.serialization import OUTPUTS, header_from
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     LOCK_NAME,
@@ -28,12 +27,10 @@ from ouro.memory.sessions.session_file import (
     sync_folder,
 )
 from ouro.memory.sessions.yaml_text import BadYamlError, load
-from ouro.messages import Image
 from ouro.utils.files import sweep_temporary
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import ensure_private_dir, is_running
 
-OUTPUTS = "outputs"
 SUBAGENTS = "subagents"
 """A folder in that of a session: it holds the sessions of its subagents, with their own index."""
 TRASH = ".trash"
@@ -231,21 +228,6 @@ def load_record(record: RawRecord) -> object:
     return load(record.data)
 
 
-def keep_image(folder: Path, image: Image) -> str:
-    """Save an image as `write_output`; returns its path relative to the session's folder."""
-    return write_output(folder, image_name(image), image.data)
-
-
-def keep_text(folder: Path, text: str) -> str:
-    data = text.encode("utf-8", "replace")
-    return write_output(folder, _output_name(data, "txt"), data)
-
-
-def image_name(image: Image) -> str:
-    """The path of an image relative to the session's folder."""
-    return _output_name(image.data, re.sub(r"[^a-z0-9]", "", image.media_type.rpartition("/")[2].lower())[:8] or "bin")
-
-
 def fetch_output(folder: Path, name: str) -> bytes:
     """The bytes of an image or output. Raises OSError if it does not exist or is not a file of the session."""
     found = _OUTPUT_NAME.fullmatch(name)
@@ -258,19 +240,14 @@ def fetch_output(folder: Path, name: str) -> bytes:
         raise FileNotFoundError(name) from error
 
 
-def _output_name(data: bytes, ending: str) -> str:
-    return f"{OUTPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{ending}"
-
-
-def write_output(folder: Path, name: str, data: bytes) -> str:
-    """Write an image or output, unless it exists; returns its name, the path relative to the session's folder."""
+def write_output(folder: Path, name: str, data: bytes) -> None:
+    """Write an image or output, unless it exists. `name`: the path relative to the session's folder."""
     place = (folder / name).parent
     if not place.is_dir():
         place.mkdir(mode=0o700, exist_ok=True)
         sync_folder(folder)
     if not (folder / name).exists():
         rewrite_file(place, (folder / name).name, data)
-    return name
 
 
 def link_outputs(source: Path, target: Path) -> None:
@@ -301,7 +278,6 @@ def _is_alive(name: str) -> bool:
 
 
 def _id_of(folder: Path) -> str:
-    """The id in a session's header; empty if it cannot be read."""
     try:
         return read_header(folder).id
     except (OSError, SessionError):
