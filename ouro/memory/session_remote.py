@@ -76,12 +76,12 @@ class SessionRemote:
     def read(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
         """Path -> decrypted content. Raises UsageError if another program changed one."""
         ids = self.repository.objects(list(blobs.values()))
-        return {path: self.opened(path, data) for path, (_, data) in zip(blobs, ids, strict=True)}
+        return {path: self.unseal(path, data) for path, (_, data) in zip(blobs, ids, strict=True)}
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> str:
         """Commit sealed blobs (None: remove one) on top of the tip; the branch here does not move yet."""
         if not self.tip:
-            about = {"format": FORMAT, "check": base64.b64encode(self.sealed(_FORMAT_FILE, _CHECK)).decode()}
+            about = {"format": FORMAT, "check": base64.b64encode(self.seal(_FORMAT_FILE, _CHECK)).decode()}
             changes = {**changes, _FORMAT_FILE: json.dumps(about | {"sealed": bool(self._key)}).encode()}
         ref = f"refs/heads/sending-{uuid.uuid4().hex}"
         stream = import_stream(ref, [self.tip] if self.tip else [], changes, message, time.time())
@@ -107,7 +107,7 @@ class SessionRemote:
         self.tip = commit
         return True
 
-    def sealed(self, path: str, data: bytes) -> bytes:
+    def seal(self, path: str, data: bytes) -> bytes:
         """The bytes of a blob: as they are, or compressed and encrypted (AES-256-GCM, bound to its place)."""
         if not self._key:
             return data
@@ -116,7 +116,7 @@ class SessionRemote:
         nonce = os.urandom(_NONCE)
         return nonce + AESGCM(self._key).encrypt(nonce, zlib.compress(data), _place(path))
 
-    def opened(self, path: str, data: bytes) -> bytes:
+    def unseal(self, path: str, data: bytes) -> bytes:
         if not self._key:
             return data
         from cryptography.exceptions import InvalidTag
@@ -147,7 +147,7 @@ class SessionRemote:
             hint = f"Copy {self._key_file.name} from the other machine to {self._key_file}."
             raise UsageError("The sessions at the remote are encrypted, and the key is not here.", hint)
         self._key = self._read_key()
-        self.opened(_FORMAT_FILE, base64.b64decode(about["check"]))
+        self.unseal(_FORMAT_FILE, base64.b64decode(about["check"]))
         self.repository.write_record(_SEALED, self._address)
 
     def _read_key(self) -> bytes:

@@ -37,6 +37,9 @@ class Passage(msgspec.Struct, frozen=True):
     role: str
     at: str
     text: str
+    session: str
+    title: str
+    project: str
 
 
 def score_passages(
@@ -134,7 +137,6 @@ def best_of(scores: Mapping[int, float], count: int) -> list[int]:
 
 
 def _near(ids: Sequence[int]) -> dict[int, float]:
-    """The nearness of these passages and of their neighbours."""
     near = dict.fromkeys(ids, 1.0)
     for step, nearness in NEAR:
         for place in ids:

@@ -177,7 +177,6 @@ class Search:
 
 
 def _note_hits(database: sqlite3.Connection, ids: Iterable[int]) -> list[MemoryHit]:
-    """These notes and core lines, as hits without a score."""
     rows = database.execute(
         "SELECT id AS place, note AS id, kind, text, at, session, project, iif(line, line, turn) AS number, path,"
         f" scope, category, confidence, source, branch, supersedes, archived FROM notes WHERE {_IN_LIST}",
@@ -217,7 +216,6 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
 
 
 def _range_of_notes(request: _Request) -> PassageRange:
-    """The notes and core lines that pass the filter."""
     wanted = request.wanted
     kinds = ", ".join(f"'{kind}'" for kind in wanted.kinds)
     conditions = [f"notes.kind IN ({kinds})", *([] if wanted.archived else ["notes.archived = 0"])]
@@ -270,14 +268,14 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
     chosen = {*best_of(shares, _CANDIDATES), *nearest, *_messages_of_days(request, within)}
     passages = _passages(request, "messages", chosen)
     cosines = request.cosines("messages", {place + step for place in chosen for step in (-1, 0, 1)})
-    return _hits(request, "message", passages, score_passages(passages, shares, cosines, request.question), k)
+    return _hits("message", passages, score_passages(passages, shares, cosines, request.question), k)
 
 
 def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
     shares = request.words("outputs", _range_of_messages(request, "outputs"))
     passages = _passages(request, "outputs", best_of(shares, _CANDIDATES))
     scored = {passage.id: {"words": _OUTPUT_WORTH * shares[passage.id]} for passage in passages}
-    return _hits(request, "output", passages, scored, k)
+    return _hits("output", passages, scored, k)
 
 
 def _range_of_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
@@ -320,30 +318,28 @@ def _messages_of_days(request: _Request, within: PassageRange) -> list[int]:
 
 
 def _passages(request: _Request, table: str, ids: Iterable[int]) -> list[Passage]:
-    question = f"SELECT id, number, role, at, text FROM {table} WHERE {_IN_LIST} AND at >= ?"
-    rows = request.database.execute(question, (*_listed(ids), request.wanted.since))
+    rows = request.database.execute(
+        f"SELECT passage.id, number, role, at, text, sessions.id, title, project FROM {table} AS passage"
+        f" JOIN sessions ON seq = session WHERE passage.{_IN_LIST} AND at >= ?",
+        (*_listed(ids), request.wanted.since),
+    )
     return [Passage(*row) for row in rows]
 
 
 def _hits(
-    request: _Request, kind: HitKind, passages: Sequence[Passage], scored: Mapping[int, dict[str, float]], k: int
+    kind: HitKind, passages: Sequence[Passage], scored: Mapping[int, dict[str, float]], k: int
 ) -> list[MemoryHit]:
     totals = {place: sum(parts.values()) for place, parts in scored.items()}
     # Copies of a session have the same messages: take enough that `k` different ones remain.
     best = heapq.nlargest(3 * k, passages, key=lambda item: (totals[item.id], item.id))
-    found = []
-    for item in best:
-        row = request.database.execute(
-            "SELECT id, title, project FROM sessions WHERE seq = ?", (item.id >> SHIFT,)
-        ).fetchone()
-        if row and totals[item.id] > 0:
-            session, title, project = row
-            hit = MemoryHit(
-                f"{session}:{item.number}", kind, item.text, totals[item.id], scored[item.id], item.id, at=item.at,
-                session=session, title=title, project=project, number=item.number, role=item.role,
-            )  # fmt: skip
-            found.append(hit)
-    return found
+    return [
+        MemoryHit(
+            f"{item.session}:{item.number}", kind, item.text, totals[item.id], scored[item.id], item.id, at=item.at,
+            session=item.session, title=item.title, project=item.project, number=item.number, role=item.role,
+        )
+        for item in best
+        if totals[item.id] > 0
+    ]  # fmt: skip
 
 
 _MAX_PASSAGES = 400
