@@ -208,7 +208,6 @@ class TranscriptBuilder:
         return record.message
 
     def replace_message(self, number: int, message: Message) -> None:
-        """Replace a message by a more complete one."""
         place = self._places[number]
         self.records[place] = replace(self.records[place], message=message)
 

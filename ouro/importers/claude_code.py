@@ -179,7 +179,6 @@ def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
 
 
 def _user_part(text: str) -> Part:
-    """A user part: text, a typed command, or context that the program added."""
     if _COMMAND.match(text) and (name := _COMMAND_NAME.search(text)):
         arguments = _COMMAND_ARGS.search(text)
         return Text(f"{name[1].strip()} {arguments[1].strip() if arguments else ''}".strip())

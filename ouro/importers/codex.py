@@ -221,7 +221,6 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
 
 
 def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
-    """The text of a tool's output, its images, and whether it failed."""
     if isinstance(output, dict):
         text, images, failed = _output(output.get("content", output.get("output")))
         return text, images, failed or output.get("success") is False

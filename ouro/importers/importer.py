@@ -112,7 +112,6 @@ def _source(path: Path, program: Program | None) -> ImportSource | None:
 
 
 def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
-    """The program of a session file, by its first lines; None if unknown."""
     if path.suffix == ".yaml":
         lines = read_start(path, _PEEK_BEGINNING).splitlines() if path.name == "session.yaml" else []
         has_id = any(line.startswith("id:") for line in lines)

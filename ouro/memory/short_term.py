@@ -120,7 +120,6 @@ def _append_sendable(
 
 
 def _remove_retried(messages: Sequence[Message], *, followed_by_reply: bool) -> list[Message]:
-    """The transcript without attempts that were retried."""
     found: list[Message] = []
     next_role = "assistant" if followed_by_reply else ""
     for message in reversed(messages):

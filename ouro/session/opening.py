@@ -104,7 +104,6 @@ def trust_question(error: TrustNeeded) -> tuple[str, tuple[Choice, ...]]:
 
 
 async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> OpenRequest | None:
-    """The request with the user's answer; None if the user declines."""
     match error:
         case SeveralSessions(ids=ids):
             picked = await dialog.pick_open(ids)

@@ -397,7 +397,6 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return entry
 
     async def _before(self, entry: MessageRecord) -> int:
-        """The number of the message before it on the branch; 0: it is the first."""
         if self.memory.pager.has_earlier and self.memory.transcript.number_before(entry.number) == 0:
             await self.memory.pager.load_earlier(1)
         return self.memory.transcript.number_before(entry.number)
@@ -427,7 +426,6 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
 
 async def _carry_out(undoable: Mapping[RewindScope, Undoable], what: str) -> list[str]:
-    """Undo or redo in each scope; returns lines for the user."""
     notices: list[str] = []
     for scope, found in undoable.items():
         try:

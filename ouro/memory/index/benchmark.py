@@ -163,7 +163,6 @@ def ask_own_notes(
 
 
 def _words_of_turn(search: Search, session: str, turn: int) -> str:
-    """The user's message in a turn; empty if the session is missing."""
     with search.index.reading() as database:
         found = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
         seq = found[0] if found else -1

@@ -381,7 +381,6 @@ def _tensors(path: Path) -> dict[str, Floats]:
 
 
 def _batches(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Indexes of texts in batches of similar length and efficient size."""
     batch: list[int] = []
     for number in sorted(range(len(ids)), key=lambda item: len(ids[item])):
         if batch and len(ids[number]) * (len(batch) + 1) > _BATCH_PIECES:

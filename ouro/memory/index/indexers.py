@@ -269,7 +269,6 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
 
 
 def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, note: Note, line: int = 0) -> None:
-    """Add a note, or a line of a core file."""
     root = folder.project
     values = (
         path, "core" if line else "note", note.id, line, folder.scope, folder.project, note.category, note.text,

@@ -225,7 +225,6 @@ class Vectors:
                 self._load(database, table, self._length)
 
     def _load(self, database: sqlite3.Connection, table: str, length: int) -> _Bits:
-        """The signs in memory, with newer ones added."""
         model, _ = self._model(database, length)
         facts = database.execute("SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name")
         made = " ".join([str(model), *(value for (value,) in facts)])
@@ -271,7 +270,6 @@ def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
 
 
 def _differences(signs: NDArray[np.uint64], question: NDArray[np.uint64]) -> NDArray[np.uint16]:
-    """The number of dimensions in which each column differs from `question`."""
     found = np.zeros(signs.shape[1], np.uint16)
     for start in range(0, len(found), _COUNTED_AT_ONCE):
         part = slice(start, start + _COUNTED_AT_ONCE)
@@ -290,7 +288,6 @@ def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
 
 
 def _are_allowed(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of these ids are in the ranges of `temp.allowed`."""
     rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
     firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
     found: NDArray[np.bool_] = ids <= lasts[np.searchsorted(firsts, ids, side="right") - 1]

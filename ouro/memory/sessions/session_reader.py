@@ -182,8 +182,6 @@ def parse_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record 
 
 
 class _SessionReader(msgspec.Struct, eq=False):
-    """Reads one open session file."""
-
     path: Path
     file: AsyncFileIO
     header: SessionHeader
