@@ -15,6 +15,7 @@ import pytest
 
 from ouro.cli import main
 from ouro.memory import MemoryManager, YamlFileMemoryStore
+from ouro.memory.backend import MessageRecord
 from ouro.memory.index import Index, Search, Sources, search_sessions
 from ouro.memory.serialization import record_data
 from ouro.messages import user

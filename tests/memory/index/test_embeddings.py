@@ -332,7 +332,7 @@ def test_model_without_vectors_is_not_used(home, caplog):
     models.write_text("models:\n  anthropic/claude-sonnet-5: {api_key: k}\nembed: anthropic/claude-sonnet-5\n")
     models.chmod(0o600)
     assert choose_embedder("", Catalog.from_files()) is None
-    assert "cannot give vectors" in caplog.text
+    assert "is not an embedding model" in caplog.text
 
 
 @needs_weights
