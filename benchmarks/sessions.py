@@ -122,7 +122,7 @@ def resume(store: YamlFileMemoryStore, session_id: str, to_send: bool) -> tuple[
         memory = await MemoryManager.resume(store, session_id, project="/p", read_only=True)
         assert len(memory.pager.shown()) >= 10
         if to_send:
-            await memory.pager.loaded()
+            await memory.pager.finish_loading()
             assert memory.context()
         took = time.perf_counter() - began, time.process_time() - worked
         await memory.close()
@@ -136,7 +136,7 @@ def print_resume_memory(root: Path, session_id: str) -> None:
 
     async def run() -> None:
         memory = await MemoryManager.resume(YamlFileMemoryStore(root), session_id, project="/p")
-        await memory.pager.loaded()
+        await memory.pager.finish_loading()
         memory.context()
         print(resident())
         await memory.close()
