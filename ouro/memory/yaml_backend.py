@@ -69,6 +69,7 @@ _HINTS = {
     errno.ENOSPC: "Free some disk space. ouro tries again with the next message.",
     errno.EDQUOT: "Your disk quota is used up. ouro tries again with the next message.",
     errno.ENOENT: "The folder of the session was removed.",
+    errno.EROFS: "Set OURO_HOME to a folder that can be written, or start with --ephemeral.",
 }
 
 

@@ -1,6 +1,7 @@
 """S1, S2, S3: a save is killed, or the disk is full, at every byte; then the next save."""
 
 import asyncio
+import errno
 import os
 import resource
 import shutil
@@ -230,19 +231,26 @@ async def test_s1_cancelled_save_is_finished_although_its_session_is_closed(temp
     assert (await YamlFileMemoryStore(template).load_session(HEADER.id)).records == (*KEPT, record(3, LATER))
 
 
-def test_s2_the_error_says_what_to_do(template, monkeypatch):
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        (errno.ENOSPC, "Free some disk space. ouro tries again with the next message."),
+        (errno.EROFS, "Set OURO_HOME to a folder that can be written, or start with --ephemeral."),
+    ],
+)
+def test_s2_the_error_says_what_to_do(template, monkeypatch, code, hint):
     store = YamlFileMemoryStore(template)
     wait(store.load_session(HEADER.id))
 
     def no_room(*_):
-        raise OSError(28, os.strerror(28))
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "write", no_room)
     with pytest.raises(SaveFailed) as error:
         wait(store.save_message(HEADER.id, record(3, LATER)))
 
-    assert error.value.message == f"Not saved in {session_file(template).parent}: No space left on device."
-    assert error.value.hint == "Free some disk space. ouro tries again with the next message."
+    assert error.value.message == f"Not saved in {session_file(template).parent}: {os.strerror(code)}."
+    assert error.value.hint == hint
 
 
 def test_s3_a_tail_left_by_another_writer_is_set_aside_by_the_next_save(template):
