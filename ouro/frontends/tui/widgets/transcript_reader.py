@@ -73,11 +73,14 @@ class TranscriptReader(Horizontal, can_focus=True):
 
     async def _on_key(self, event: events.Key) -> None:
         key = event.key
-        if self._search.has_focus:
-            if key not in ("escape", "ctrl+c"):
+        if self.has_class("-searching"):
+            if key in ("escape", "ctrl+c"):
+                self._show_hint(_HINT)
+                self.focus()
+            elif self._search.has_focus:
                 return
-            self._show_hint(_HINT)
-            self.focus()
+            else:
+                self._search.post_message(events.Key(key, event.character))  # it will soon have the focus
         elif key in self._closing_keys:
             self.close()
         elif key in ("slash", "ctrl+f"):

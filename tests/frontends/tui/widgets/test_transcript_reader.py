@@ -2,6 +2,7 @@
 
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, until
+from textual import events
 
 from ouro.display import Display, Plain
 from ouro.events import PermissionAsked, TextDelta, ToolFinished, ToolStarted
@@ -54,6 +55,17 @@ async def test_search_moves_between_matches_and_reports_no_match():
         await until(pilot, lambda: "No match" in screen_text(pilot.app))
         await pilot.press("N")
         await until(pilot, lambda: "a second needle" in screen_text(pilot.app))
+
+
+async def test_letters_typed_right_after_the_slash_are_searched():
+    session = FakeSession(TURNS)
+    async with screen_of(session).run_test(size=(60, 16)) as pilot:
+        await reading(pilot, session, "a", "b")
+        reader = pilot.app.conversation.reader
+        for key in ("slash", "n", "q", "p"):
+            reader.post_message(events.Key(key, "/" if key == "slash" else key))
+        await until(pilot, lambda: reader._search.value == "nqp")
+        assert reader.is_open
 
 
 async def test_braces_move_between_messages():
