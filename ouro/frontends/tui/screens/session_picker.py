@@ -44,7 +44,7 @@ _AGE, _PROJECT = 11, 28
 _FIGURES = (("messages", 10), ("size", 9), ("cost", 9))
 _TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
 _TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
-"""The minimum widths to show figures, to show them with more room, and to show the project."""
+"""The minimum widths to show figures or the project, figures with more room, and both."""
 _LEAD = 8
 """Characters shown before a match."""
 
@@ -70,9 +70,9 @@ class SessionList(RowList[SessionMatch]):
         """The names and widths of the columns, the width of the title, and whether the project is shown."""
         width = self.scrollable_content_region.width
         columns = [("age", _AGE)]
-        if width >= _TIGHT_FROM:
+        has_project = self.with_project and width >= _TIGHT_FROM
+        if width >= (_PROJECT_FROM if has_project else _TIGHT_FROM):
             columns += _FIGURES if width >= _FULL_FROM else _TIGHT_FIGURES
-        has_project = self.with_project and width >= _PROJECT_FROM
         taken = sum(width for _name, width in columns) + (_PROJECT if has_project else 0)
         return columns, max(0, width - taken - 2), has_project
 

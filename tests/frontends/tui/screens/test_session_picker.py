@@ -128,8 +128,9 @@ async def test_text_typed_before_the_list_loads_is_searched(session_catalog):
         await until(pilot, lambda: titles(picker) == ["write the documentation"])
 
 
-async def test_ctrl_a_shows_the_sessions_of_all_projects(session_catalog):
-    async with app_on(session_catalog, Requests()).run_test(size=(100, 24)) as pilot:
+@pytest.mark.parametrize("width", [80, 100, 120])
+async def test_ctrl_a_shows_the_sessions_of_all_projects(session_catalog, width):
+    async with app_on(session_catalog, Requests()).run_test(size=(width, 24)) as pilot:
         picker = await wait_for_picker(pilot)
         await pilot.press("ctrl+a")
         assert "of another project" in titles(picker)
