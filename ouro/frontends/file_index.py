@@ -53,6 +53,11 @@ def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
     return (not last.startswith(letters), letters not in last, letters not in lowered, len(name), name)
 
 
+def mention(name: str) -> str:
+    """How a message names a file: `@api.py`, `@"a b.py"`."""
+    return f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
+
+
 class ProjectFiles:
     """The list of files, read in the background, and again when it is old."""
 

@@ -21,7 +21,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from ouro.commands.builtin import matching_commands
-from ouro.frontends.file_index import FileIndex
+from ouro.frontends.file_index import FileIndex, mention
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.history import PromptHistory
 from ouro.utils.runtime import get_history_path
@@ -183,7 +183,7 @@ class _Completer(Completer):
                 session = self._repl.turns.session
                 self._files = FileIndex(session.project_files() if session else [])
             for name in self._files.search(word[1:]):
-                yield Completion(f"@{name}", -len(word))
+                yield Completion(mention(name), -len(word), display=name)
 
 
 def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:

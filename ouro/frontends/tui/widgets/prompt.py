@@ -18,7 +18,7 @@ from textual.widgets import Static, TextArea
 
 from ouro.display import Choice
 from ouro.frontends.clipboard import dropped_image
-from ouro.frontends.file_index import FileIndex
+from ouro.frontends.file_index import FileIndex, mention
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.first_frame import PASTE_GAP, pasted_text
@@ -139,8 +139,7 @@ class Completion(PickList):
         files = self._files()
         if files is None:
             return [Choice(typed, "reading the list of files …")]
-        names = files.search(typed[1:], MAX_SUGGESTIONS)
-        return [Choice(f'@"{name}" ' if re.search(r"\s", name) else f"@{name} ", name) for name in names]
+        return [Choice(f"{mention(name)} ", name) for name in files.search(typed[1:], MAX_SUGGESTIONS)]
 
 
 def _word(before: str) -> str:
