@@ -215,6 +215,8 @@ class ToolCard(TranscriptBlock):
     def _head(self, width: int, palette: Palette) -> StyledLine:
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, self._figures)
+        if self._state == "failed" and isinstance(self._body, Plain) and self._body.text.startswith(summary):
+            summary = ""  # the text below begins with it
         room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
         takes = format_duration(passed) if passed >= 0.1 else ""
         after = "".join(f" · {part}" for part in (summary, takes) if part)

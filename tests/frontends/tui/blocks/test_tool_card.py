@@ -2,9 +2,9 @@
 
 import pytest
 
-from ouro.display import CommandOutput, Diff, FileChange, Plain
+from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.blocks.tool_card import MAX_LINES, body_lines
+from ouro.frontends.tui.blocks.tool_card import MAX_LINES, ToolCard, body_lines
 
 PALETTE = Palette({})
 LONG = "".join(f"{number}\n" for number in range(2 * MAX_LINES))
@@ -33,3 +33,12 @@ def test_the_cut_start_of_a_single_long_row_is_marked():
     texts = [line.text for line in body_lines(CommandOutput("make", "x" * 60 * 2 * MAX_LINES, 0), 60, PALETTE)]
     assert texts[1].endswith("1 line before")
     assert len(texts) <= MAX_LINES + 2
+
+
+def test_failure_is_shown_once():
+    card = ToolCard("shell make", clock=lambda: 0.0)
+    card.finish(Display("no rule to make", Plain("no rule to make `x`")), failed=True)
+    assert [line.text.strip() for line in card._draw(60, PALETTE)] == ["✗ shell make", "no rule to make `x`"]
+    done = ToolCard("read x", clock=lambda: 0.0)
+    done.finish(Display("1 line", Plain("1 line of text")), failed=False)
+    assert done._draw(60, PALETTE)[0].text.strip() == "✓ read x · 1 line"
