@@ -28,7 +28,7 @@ class AskUser(Tool[AskUserArgs]):
     """Ask the user a question and wait for the answer.
 
     Only about decisions of the user: what they want, which of several ways, what cannot be undone. Not what you can
-    find out, and not whether to go on. One thing at a time.
+    find out, and not whether to continue. One thing at a time.
     """
 
     name = "ask_user"

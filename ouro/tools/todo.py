@@ -29,7 +29,7 @@ class TodoArgs(msgspec.Struct, frozen=True):
 class TodoWrite(Tool[TodoArgs]):
     """Show the user the plan of a task with three or more steps.
 
-    Each call gives the whole list. Keep one step in_progress; mark it done as soon as it works.
+    Send the whole list in each call. Keep one step in_progress; mark it done as soon as it works.
     """
 
     name = "todo"
