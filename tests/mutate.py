@@ -394,7 +394,7 @@ DEFENCES = (
     Defence("S10", "ouro/session/budget.py",
             'raise LimitReached(f"The limits of cost cannot be checked: {error.message}", error.hint) from error',
             "costs = ()", "../session/test_budget.py"),
-    Defence("X2", "ouro/tools/grep.py", 'that cannot be read" if self.unreadable else ""', '" * 0',
+    Defence("X2", "ouro/tools/grep.py", 'that cannot be read" if self._unreadable else ""', '" * 0',
             "../tools/test_grep.py -k cannot_be_read"),
     Defence("S5", "ouro/frontends/tui/run.py", "if app is not None and app.lends_terminal and number in",
             "if False and number in", "../end_to_end/test_ends.py -k ctrl_c_in_the_editor"),

@@ -35,49 +35,6 @@ MAX_BYTES = 50_000_000
 _MAX_NAMES = 5
 
 
-class LeftOut(msgspec.Struct):
-    """The files that were not searched."""
-
-    large: list[str] = msgspec.field(default_factory=list)
-    """Paths of files, relative to the folder."""
-    binary: int = 0
-    """Binary files that match: their lines are not shown."""
-    unreadable: int = 0
-    is_stopped: bool = False
-    """Whether the search took too long, so that some files were not reached."""
-
-    def words(self) -> str:
-        """The text for the end of a result; empty if everything was searched."""
-        names = ", ".join(self.large[:_MAX_NAMES]) + (", …" if len(self.large) > _MAX_NAMES else "")
-        large = f"{plural(len(self.large), 'file')} over {MAX_BYTES // 1_000_000} MB ({names})" if self.large else ""
-        binary = f"the lines of {plural(self.binary, 'binary file')} that match" if self.binary else ""
-        unreadable = f"{plural(self.unreadable, 'file')} that cannot be read" if self.unreadable else ""
-        named = "; ".join(filter(None, (large, unreadable, binary)))
-        lines = [f"[Left out: {named}.{' Name one in path to search it.' if large else ''}]"] if named else []
-        if self.is_stopped:
-            lines.append(f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or glob.]")
-        return "\n".join(lines)
-
-
-class SearchPlan(msgspec.Struct, frozen=True):
-    """What to search for, and where."""
-
-    pattern: str
-    place: Path
-    """A file or folder, with links resolved."""
-    fits: Callable[[str], bool]
-    """Whether a file, by its path below the folder, is searched."""
-    ignore_case: bool = False
-    multiline: bool = False
-    context: int = 0
-    closed: tuple[Path, ...] = ()
-    """Folders to skip."""
-    names: str = ""
-    """A glob that matches the name of every file to search; empty: none is known."""
-    left_out: LeftOut = msgspec.field(default_factory=LeftOut)
-    """Filled during the search."""
-
-
 class FoundLine(msgspec.Struct, frozen=True):
     """A matching line, or a context line."""
 
@@ -135,132 +92,183 @@ def find_ripgrep() -> str | None:
     return shutil.which("rg", path=folders)
 
 
-def search_files(program: str, plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
-    """The files with matches, in the order of their paths.
+class GrepSearch:
+    """One search. After `files` has ended, `notes` says what was not searched.
+
+    Args:
+        keeps_back: returns whether a file must be skipped.
 
     Raises:
-        ToolError: the pattern is not a regular expression.
+        ToolError: there is no such file or folder, or no ripgrep; `files` raises it for a wrong regular expression.
     """
-    if plan.place.is_file():
-        yield from _search(program, plan, workspace)
-        return
-    # The log names files that are too large. With a type it would name each file of another type, which takes 0.3 s.
-    log = [] if plan.names else ["--debug"]
-    try:
-        found = list(_search(program, plan, workspace, *log, max_bytes=_MAX_UNSORTED))
-    except _TooMany:
-        plan.left_out.binary = 0
-        _find_large_files(program, plan, workspace)
-        yield from _search(program, plan, workspace, "--sort=path")
-        return
-    if not log:
-        _find_large_files(program, plan, workspace)
-    # The order of `--sort=path`: folder by folder, by bytes.
-    yield from sorted(found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/"))
+
+    def __init__(self, args: GrepArgs, workspace: Workspace, keeps_back: Callable[[Path], bool]) -> None:
+        self._args = args
+        self._workspace = workspace
+        self._keeps_back = keeps_back
+        self._place = workspace.resolve(args.path)
+        workspace.check(self._place, "read")
+        if not self._place.exists():
+            raise ToolError(f"{workspace.shown(self._place)} does not exist.")
+        if (program := find_ripgrep()) is None:
+            raise ToolError("ripgrep is missing. Use shell, and tell the user to install ripgrep or ouro again.")
+        self._program = program
+        self._is_file = self._place.is_file()
+        self.folder = self._place.parent if self._is_file else self._place
+        patterns = _patterns(args)
+        self._tests = [name_pattern(pattern) for pattern in patterns]
+        self._names = next(filter(None, map(plain_name, patterns)), "")
+        """A glob that matches the name of every file to search; empty: none is known."""
+        self._large: list[str] = []
+        """Files that are too large, by their paths in the folder."""
+        self._binary = 0
+        """Binary files that match: their lines are not shown."""
+        self._unreadable = 0
+        self._kept_back: set[str] = set()
+        self._is_stopped = False
+        """Whether the search took too long, so that some files were not reached."""
+
+    def notes(self) -> str:
+        """The text for the end of a result; empty if everything was searched."""
+        names = ", ".join(self._large[:_MAX_NAMES]) + (", …" if len(self._large) > _MAX_NAMES else "")
+        size = f"{MAX_BYTES // 1_000_000} MB"
+        large = f"{plural(len(self._large), 'file')} over {size} ({names})" if self._large else ""
+        unreadable = f"{plural(self._unreadable, 'file')} that cannot be read" if self._unreadable else ""
+        binary = f"the lines of {plural(self._binary, 'binary file')} that match" if self._binary else ""
+        named = "; ".join(filter(None, (large, unreadable, binary)))
+        lines = [f"[Left out: {named}.{' Name one in path to search it.' if large else ''}]"] if named else []
+        if self._is_stopped:
+            lines.append(f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or glob.]")
+        if self._kept_back:
+            files = plural(len(self._kept_back), "file")
+            lines.append(f"[Left out: {files} that a rule of the user keeps from being read.]")
+        return "\n".join(lines)
+
+    def files(self) -> Iterator[FileMatches]:
+        """The files with matches, in the order of their paths."""
+        if self._is_file:
+            yield from self._search()
+            return
+        # The log names files that are too large. With a type it would name each file of another type: 0.3 s.
+        log = [] if self._names else ["--debug"]
+        try:
+            found = list(self._search(*log, max_bytes=_MAX_UNSORTED))
+        except _TooMany:
+            self._binary = 0
+            self._find_large_files()
+            yield from self._search("--sort=path")
+            return
+        if not log:
+            self._find_large_files()
+        # The order of `--sort=path`: folder by folder, by bytes.
+        yield from sorted(found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/"))
+
+    def _fits(self, name: str) -> bool:
+        """Whether a file, by its path in the folder, is searched."""
+        if not all(test(name) for test in self._tests):
+            return False
+        if self._keeps_back(self.folder / name):
+            self._kept_back.add(name)
+        return name not in self._kept_back
+
+    def _search(self, *options: str, max_bytes: float = math.inf) -> Iterator[FileMatches]:
+        args = self._args
+        context = args.context if args.mode == "content" else 0
+        command = [self._program, *_OPTIONS, *options, f"--context={context}", "--regexp", args.pattern]
+        if args.ignore_case:
+            command.append("--ignore-case")
+        if args.multiline:
+            command += ["--multiline", "--multiline-dotall"]
+        with ExitStack() as stack:
+            errors = stack.enter_context(tempfile.TemporaryFile())
+            if self._is_file:
+                # Opened here and passed as stdin, so that exactly the checked file is searched.
+                file = stack.enter_context(self._workspace.open(str(self._place)))
+                process = stack.enter_context(_limited([*command, "-"], stdin=file, stderr=errors, cwd="/"))
+            else:
+                folder, descriptor = stack.enter_context(self._workspace.folder(str(self._place)))
+                command += [f"--max-filesize={MAX_BYTES}", *self._rules(folder), "./"]
+                where = _place_of(folder, descriptor)
+                process = stack.enter_context(_limited(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where))
+            assert isinstance(process.stdout, BufferedReader)
+            has_begun = bool(process.stdout.peek(1))
+            yield from self._hits(process.stdout, max_bytes)
+            self._is_stopped = process.wait() < 0
+            errors.seek(0)
+            lines = errors.read().decode("utf-8", "replace").splitlines()
+            messages = [line for line in lines if not _LOGGED.match(line)]
+            if has_begun:
+                self._note_left_out(lines)
+            elif message := "\n".join(messages).strip().removeprefix("rg: "):
+                raise ToolError(f"{args.pattern} is not a regular expression: {message[:2000]}")
+
+    def _note_left_out(self, lines: Sequence[str]) -> None:
+        """Note the files that errors and the log of ripgrep name."""
+        for line in lines:
+            if not _LOGGED.match(line):
+                self._unreadable += line.removeprefix("rg: ").startswith("./")
+            elif (found := _TOO_LARGE.search(line)) and self._fits(found[1]):
+                self._large.append(found[1])
+        self._large.sort()
+
+    def _find_large_files(self) -> None:
+        """Find the files that are too large for a search of their folder."""
+        quiet = subprocess.DEVNULL
+        with self._workspace.folder(str(self._place)) as (folder, descriptor):
+            rules = self._rules(folder)
+            command = [self._program, "--files", "--null", *_WHICH_FILES, *rules, "--no-messages", "./"]
+            with _limited(command, stdin=quiet, stderr=quiet, cwd=_place_of(folder, descriptor)) as process:
+                output, _ = process.communicate()
+            large: list[str] = []
+            for name in output.split(b"\0")[:-1]:
+                try:
+                    if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
+                        large.append(os.fsdecode(name).removeprefix("./"))
+                except OSError:
+                    continue
+        self._large = sorted(filter(self._fits, large))
+
+    def _rules(self, folder: Path) -> list[str]:
+        """Which files of a folder to search."""
+        rules: list[str] = []
+        if not os.path.lexists(find_root(folder) / ".git"):
+            rules.append("--no-require-git")  # in a repository, .gitignore files above it would count too
+        if self._names:  # passed as a type, because a --glob would include ignored files
+            rules += [f"--type-add=ouro:{self._names}", "--type=ouro"]
+        rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
+        rules += [f"--glob=!/{area.relative_to(folder)}" for area in self._workspace.closed_below(folder)]
+        return rules
+
+    def _hits(self, output: IO[bytes], max_bytes: float) -> Iterator[FileMatches]:
+        lines: list[FoundLine] = []
+        decoder = msgspec.json.Decoder()
+        for raw in output:
+            if (max_bytes := max_bytes - len(raw)) < 0:
+                raise _TooMany
+            event: dict[str, Any] = decoder.decode(raw)
+            data = event["data"]
+            match event["type"]:
+                case "begin":
+                    lines = []
+                case "match" | "context" as kind:
+                    found = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
+                    for number, text in enumerate(found, data["line_number"]):
+                        lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
+                case "end":
+                    path = self._place.name if self._is_file else _ripgrep_text(data["path"]).removeprefix("./")
+                    is_match = any(line.found for line in lines) and (self._is_file or self._fits(path))
+                    # A file with a zero byte is binary, even if lines before it matched.
+                    self._binary += is_match and data["binary_offset"] is not None
+                    if is_match and data["binary_offset"] is None:
+                        yield FileMatches(path, tuple(lines))
 
 
 class _TooMany(Exception):
     """Too many results to sort afterwards: a search in the order of paths finds the first ones soon."""
 
 
-def _search(
-    program: str, plan: SearchPlan, workspace: Workspace, *options: str, max_bytes: float = math.inf
-) -> Iterator[FileMatches]:
-    command = [program, *_OPTIONS, *options, f"--context={plan.context}", "--regexp", plan.pattern]
-    if plan.ignore_case:
-        command.append("--ignore-case")
-    if plan.multiline:
-        command += ["--multiline", "--multiline-dotall"]
-    with ExitStack() as stack:
-        errors = stack.enter_context(tempfile.TemporaryFile())
-        if plan.place.is_file():
-            # Opened here and passed as stdin, so that exactly the checked file is searched.
-            file = stack.enter_context(workspace.open(str(plan.place)))
-            process = stack.enter_context(_limited([*command, "-"], stdin=file, stderr=errors, cwd="/"))
-        else:
-            folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
-            command += [f"--max-filesize={MAX_BYTES}", *_rules(plan, folder), "./"]
-            where = _place_of(folder, descriptor)
-            process = stack.enter_context(_limited(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where))
-        assert isinstance(process.stdout, BufferedReader)
-        has_begun = bool(process.stdout.peek(1))
-        yield from _hits(process.stdout, plan, max_bytes)
-        plan.left_out.is_stopped = process.wait() < 0
-        errors.seek(0)
-        lines = errors.read().decode("utf-8", "replace").splitlines()
-        messages = [line for line in lines if not _LOGGED.match(line)]
-        if has_begun:
-            _note_left_out(lines, plan)
-        elif message := "\n".join(messages).strip().removeprefix("rg: "):
-            raise ToolError(f"{plan.pattern} is not a regular expression: {message[:2000]}")
-
-
-def _note_left_out(lines: Sequence[str], plan: SearchPlan) -> None:
-    """Note the files that errors and the log of ripgrep name."""
-    for line in lines:
-        if not _LOGGED.match(line):
-            plan.left_out.unreadable += line.removeprefix("rg: ").startswith("./")
-        elif (found := _TOO_LARGE.search(line)) and plan.fits(found[1]):
-            plan.left_out.large.append(found[1])
-    plan.left_out.large.sort()
-
-
-def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> None:
-    """Record the files that are too large for a search of their folder."""
-    quiet = subprocess.DEVNULL
-    with workspace.folder(str(plan.place)) as (folder, descriptor):
-        command = [program, "--files", "--null", *_WHICH_FILES, *_rules(plan, folder), "--no-messages", "./"]
-        with _limited(command, stdin=quiet, stderr=quiet, cwd=_place_of(folder, descriptor)) as process:
-            output, _ = process.communicate()
-        large: list[str] = []
-        for name in output.split(b"\0")[:-1]:
-            try:
-                if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
-                    large.append(os.fsdecode(name).removeprefix("./"))
-            except OSError:
-                continue
-    plan.left_out.large = sorted(filter(plan.fits, large))
-
-
-def _rules(plan: SearchPlan, folder: Path) -> list[str]:
-    """Which files of a folder to search."""
-    rules: list[str] = []
-    if not os.path.lexists(find_root(folder) / ".git"):
-        rules.append("--no-require-git")  # in a repository, .gitignore files above it would count too
-    if plan.names:  # passed as a type, because a --glob would include ignored files
-        rules += [f"--type-add=ouro:{plan.names}", "--type=ouro"]
-    rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
-    rules += [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
-    return rules
-
-
 def _place_of(folder: Path, descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
-
-
-def _hits(output: IO[bytes], plan: SearchPlan, max_bytes: float) -> Iterator[FileMatches]:
-    lines: list[FoundLine] = []
-    decoder = msgspec.json.Decoder()
-    alone = plan.place.is_file()
-    for raw in output:
-        if (max_bytes := max_bytes - len(raw)) < 0:
-            raise _TooMany
-        event: dict[str, Any] = decoder.decode(raw)
-        data = event["data"]
-        match event["type"]:
-            case "begin":
-                lines = []
-            case "match" | "context" as kind:
-                found = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
-                for number, text in enumerate(found, data["line_number"]):
-                    lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
-            case "end":
-                path = plan.place.name if alone else _ripgrep_text(data["path"]).removeprefix("./")
-                is_match = any(line.found for line in lines) and (alone or plan.fits(path))
-                # A file with a zero byte is binary, even if lines before it matched.
-                plan.left_out.binary += is_match and data["binary_offset"] is not None
-                if is_match and data["binary_offset"] is None:
-                    yield FileMatches(path, tuple(lines))
 
 
 def _ripgrep_text(value: dict[str, str]) -> str:
@@ -318,36 +326,10 @@ class Grep(Tool[GrepArgs]):
         return await asyncio.to_thread(self._search, args)
 
     def _search(self, args: GrepArgs) -> ToolResult:
-        place = self._workspace.resolve(args.path)
-        self._workspace.check(place, "read")
-        if not place.exists():
-            raise ToolError(f"{self._workspace.shown(place)} does not exist.")
-        if (program := find_ripgrep()) is None:
-            raise ToolError("ripgrep is missing. Use shell, and tell the user to install ripgrep or ouro again.")
-        folder = place if place.is_dir() else place.parent
-        patterns = _patterns(args)
-        tests = [name_pattern(pattern) for pattern in patterns]
-        kept_back: set[str] = set()
-
-        def fits(name: str) -> bool:
-            if not all(test(name) for test in tests):
-                return False
-            if self._keeps_back(folder / name):
-                kept_back.add(name)
-            return name not in kept_back
-
-        plan = SearchPlan(
-            args.pattern, place, fits, args.ignore_case, args.multiline,
-            args.context if args.mode == "content" else 0, tuple(self._workspace.closed_below(folder)),
-            next(filter(None, map(plain_name, patterns)), ""),
-        )  # fmt: skip
-        hits = search_files(program, plan, self._workspace)
-        named = (FileMatches(self._workspace.shown(folder / hit.path), hit.lines) for hit in hits)
+        search = GrepSearch(args, self._workspace, self._keeps_back)
+        named = (FileMatches(self._workspace.shown(search.folder / hit.path), hit.lines) for hit in search.files())
         result = _content(named, args) if args.mode == "content" else _grep_files(named, args)
-        notes = [plan.left_out.words()]
-        if kept_back:
-            notes.append(f"[Left out: {plural(len(kept_back), 'file')} that a rule of the user keeps from being read.]")
-        return replace(result, text="\n".join(filter(None, (result.text, *notes))))
+        return replace(result, text="\n".join(filter(None, (result.text, search.notes()))))
 
 
 def _patterns(args: GrepArgs) -> list[str]:

@@ -14,9 +14,9 @@ from ouro.tools.tool import parse_arguments
 _SEARCH = """
 import sys, pathlib
 from ouro.safety import Workspace
-from ouro.tools.grep import SearchPlan, search_files
-root = pathlib.Path(sys.argv[1])
-list(search_files(sys.argv[2], SearchPlan("x", root, lambda name: True), Workspace(root)))
+from ouro.tools import grep
+grep.find_ripgrep = lambda: sys.argv[2]
+list(grep.GrepSearch(grep.GrepArgs("x"), Workspace(pathlib.Path(sys.argv[1])), lambda path: False).files())
 """
 
 
