@@ -30,14 +30,14 @@ from ouro.utils.yaml import (
 )
 
 
-class Given(NamedTuple):
+class SourcedValue(NamedTuple):
     """A value and its source: `default`, `FILE:LINE`, a variable or `flag`. Rules can have several sources."""
 
     value: Any
     source: str
 
 
-SettingsByPlace = Mapping[str, Mapping[str, Given]]
+SettingsByPlace = Mapping[str, Mapping[str, SourcedValue]]
 """The settings of each place by their dotted names; a later place wins, but a project can only restrict."""
 
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
@@ -82,14 +82,14 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
     return build_settings(explain_settings(settings_by_place(project, flags)))
 
 
-def build_settings(given: Mapping[str, Given]) -> Settings:
+def build_settings(given: Mapping[str, SourcedValue]) -> Settings:
     settings: Settings = _build(Settings(), given, "")
     return settings
 
 
-def explain_settings(places: SettingsByPlace) -> dict[str, Given]:
+def explain_settings(places: SettingsByPlace) -> dict[str, SourcedValue]:
     """Every setting by its dotted name, in the order of the class, with the effective value and its source."""
-    given = {path: Given(value, "default") for path, value in _leaf_values(Settings())}
+    given = {path: SourcedValue(value, "default") for path, value in _leaf_values(Settings())}
     for place, found in places.items():
         for path, new in found.items():
             if place != "project" or _narrows(path, given[path], new):
@@ -154,16 +154,16 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
         raise ConfigError(f"{name} cannot be written: {error.strerror}.") from error
 
 
-def _merge(path: str, old: Given, new: Given) -> Given:
+def _merge(path: str, old: SourcedValue, new: SourcedValue) -> SourcedValue:
     source = new.source if old.source == "default" else f"{old.source}, {new.source}"
     if path in ADD_UP:
-        return Given(tuple(dict.fromkeys((*old.value, *new.value))), source)
+        return SourcedValue(tuple(dict.fromkeys((*old.value, *new.value))), source)
     if path == "mcp.servers":  # later places, such as a project, add servers but replace none
-        return Given({**new.value, **old.value}, source)
+        return SourcedValue({**new.value, **old.value}, source)
     return new
 
 
-def _narrows(path: str, old: Given, new: Given) -> bool:
+def _narrows(path: str, old: SourcedValue, new: SourcedValue) -> bool:
     """Whether a setting of a project restricts; a setting that would loosen the user's is left out."""
     if path == "permissions.mode":
         return MODES_BY_WIDTH.index(new.value) < MODES_BY_WIDTH.index(old.value)
@@ -172,7 +172,7 @@ def _narrows(path: str, old: Given, new: Given) -> bool:
     return path != "hooks"  # `project_hooks` returns them, because they may do less than the user's
 
 
-def _from_project(root: Path) -> dict[str, Given]:
+def _from_project(root: Path) -> dict[str, SourcedValue]:
     path = root / ".ouro" / "config.yaml"
     if path.resolve() == get_config_path().resolve() or not path.exists():
         return {}  # in the user's own folder both are the same file
@@ -190,17 +190,17 @@ def _from_project(root: Path) -> dict[str, Given]:
     return found
 
 
-def _from_file(path: Path) -> dict[str, Given]:
+def _from_file(path: Path) -> dict[str, SourcedValue]:
     name = tilde(path)
     return dict(_read_leaves(read_yaml(path, name), name))
 
 
-def _read_leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tuple[str, Given]]:
+def _read_leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tuple[str, SourcedValue]]:
     for key, node in table.entries.items():
         path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
         example = next((known for known in _names() if known.startswith(f"{path}.")), "")
         if path in _names():
-            yield path, Given(_check_value(path, convert(node, _type_of(path), name, path), where), where)
+            yield path, SourcedValue(_check_value(path, convert(node, _type_of(path), name, path), where), where)
         elif not example:
             # `permisions` above `mode: ask` is shown with its first key: `permisions.mode`.
             inner = node.entries if isinstance(node, YamlTable) else {}
@@ -231,17 +231,17 @@ def _check_value(path: str, value: Any, where: str) -> Any:
     return value
 
 
-def _from_environment() -> dict[str, Given]:
+def _from_environment() -> dict[str, SourcedValue]:
     found = {}
     for variable, path in _variables().items():
         if text := os.environ.get(variable, "").strip():
             kind = _type_of(path)
             value = convert(_node(text, kind, variable), kind, variable, path)
-            found[path] = Given(_check_value(path, value, variable), variable)
+            found[path] = SourcedValue(_check_value(path, value, variable), variable)
     return found
 
 
-def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, Given]]:
+def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, SourcedValue]]:
     """The settings from the command line, or from a program, which may pass any value."""
     for path, value in flags.items():
         if value in (None, (), []):
@@ -254,7 +254,7 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, Given]]:
             converted = msgspec.convert(value, _type_of(path))
         except msgspec.ValidationError as error:
             raise ConfigError(f"The options: `{path}` cannot be `{value}`: {error}.") from error
-        yield path, Given(_check_value(path, converted, "The options"), "flag")
+        yield path, SourcedValue(_check_value(path, converted, "The options"), "flag")
 
 
 def _variables() -> dict[str, str]:
@@ -292,7 +292,7 @@ def _type_of(path: str) -> Any:
     return kind
 
 
-def _build(section: Any, given: Mapping[str, Given], prefix: str) -> Any:
+def _build(section: Any, given: Mapping[str, SourcedValue], prefix: str) -> Any:
     """A section as `section`, with the values of `given`."""
     values = {}
     for name, inner in vars(section).items():

@@ -7,7 +7,7 @@ import pytest
 from ouro.errors import ConfigError
 from ouro.settings import LimitSettings, PermissionSettings, Settings, ShellSettings, TuiSettings
 from ouro.settings_sources import (
-    Given,
+    SourcedValue,
     explain_settings,
     load_settings,
     save_setting,
@@ -50,11 +50,11 @@ def test_flags_win_over_environment_over_project_over_user_file(user_file, proje
     assert {
         path: given[path] for path in ("model", "effort", "shell.timeout_seconds", "tui.theme", "limits.max_turns")
     } == {
-        "model": Given("flag", "flag"),
-        "effort": Given("low", f"{shown}:2"),
-        "shell.timeout_seconds": Given(90, "OURO_SHELL_TIMEOUT_SECONDS"),
-        "tui.theme": Given("dark", "~/.ouro/config.yaml:5"),
-        "limits.max_turns": Given(None, "default"),
+        "model": SourcedValue("flag", "flag"),
+        "effort": SourcedValue("low", f"{shown}:2"),
+        "shell.timeout_seconds": SourcedValue(90, "OURO_SHELL_TIMEOUT_SECONDS"),
+        "tui.theme": SourcedValue("dark", "~/.ouro/config.yaml:5"),
+        "limits.max_turns": SourcedValue(None, "default"),
     }
 
 
@@ -196,7 +196,7 @@ def test_in_the_users_own_folder_the_user_file_is_not_a_project_file(user_file, 
 
 def test_an_empty_variable_is_ignored(monkeypatch):
     monkeypatch.setenv("OURO_MODEL", " ")
-    assert explain_settings(settings_by_place())["model"] == Given("", "default")
+    assert explain_settings(settings_by_place())["model"] == SourcedValue("", "default")
 
 
 def test_unknown_variables_are_listed(monkeypatch):

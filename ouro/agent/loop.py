@@ -267,7 +267,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         finally:
             await self._save_results(batch, emit)
         warning = repetition.observe(calls, batch.results())
-        paths = batch.touched()
+        paths = batch.touched_paths()
         texts = (warning, self.instructions_for(paths), await self.notes_about(paths))
         if context := tuple(Context(text) for text in texts if text):
             await self._save(Message("user", context), emit)

@@ -114,7 +114,7 @@ class ToolBatch:
         """One result for each call, in order; for an unfinished call its output so far."""
         return tuple(self._results.get(call.id) or self._interrupted_result(call) for call in self._calls)
 
-    def touched(self) -> tuple[str, ...]:
+    def touched_paths(self) -> tuple[str, ...]:
         """The paths that the calls have read or written."""
         paths: list[str] = []
         for call in self._calls:

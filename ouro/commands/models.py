@@ -100,7 +100,7 @@ async def models(context: ShellContext, setup: bool) -> Answer:
     view += table(usable)
     if unusable:
         view += [line(), line("Not usable:"), *table(unusable)]
-    if silent := catalog.silent():
+    if silent := catalog.silent_servers():
         view += [line(), line("No answer on this machine at:"), *table(("  ", title, url) for title, url in silent)]
     exit_code = 0 if usable else NoModelError.exit_code
     return Answer({"default": default or None, "models": data}, view, exit_code)

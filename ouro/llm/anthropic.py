@@ -159,7 +159,7 @@ class AnthropicWire(Wire):
         is_signed = self._sends_thinking and signed_thinking(newest, self.spec.name)
         return not (isinstance(newest.parts[0], Thinking) and is_signed)
 
-    def _learn(self, refusal: str) -> bool:
+    def _adapt(self, refusal: str) -> bool:
         if "signature" in refusal and self._sends_thinking:
             self._sends_thinking = False
             self._contents = PerMessage(self._content)

@@ -106,7 +106,7 @@ class Catalog:
             self._servers = find_local_servers(self._environ)
         return self._servers
 
-    def silent(self) -> tuple[tuple[str, str], ...]:
+    def silent_servers(self) -> tuple[tuple[str, str], ...]:
         """The local servers that did not answer: name and URL."""
         silent = (provider for provider in LOCAL if provider not in self.servers())
         return tuple((provider.title, base_url(provider, self._environ)) for provider in silent)

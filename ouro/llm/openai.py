@@ -233,7 +233,7 @@ class OpenAIWire(Wire):
         key = self._endpoint.api_key
         return "/chat/completions", {"Authorization": f"Bearer {key}"} if key else {}, body
 
-    def _learn(self, refusal: str) -> bool:
+    def _adapt(self, refusal: str) -> bool:
         if self._usage_asked and "stream_options" in refusal:
             self._usage_asked = False
         elif self._schema and re.search(r"response_format|json_schema", refusal):
@@ -249,20 +249,20 @@ class OpenAIWire(Wire):
         return True
 
 
-class _One(msgspec.Struct, frozen=True):
+class _Vector(msgspec.Struct, frozen=True):
     embedding: list[float]
     index: int = 0
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    data: list[_One]
+class _VectorList(msgspec.Struct, frozen=True):
+    data: list[_Vector]
     usage: dict[str, Any] | None = None
 
 
 def parse_vectors(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
     """The vectors of `count` texts from an answer in OpenAI's format. Raises ModelError if it holds something else."""
     try:
-        parsed = msgspec.convert(answer, _Answer)
+        parsed = msgspec.convert(answer, _VectorList)
     except msgspec.ValidationError as error:
         raise ModelError(f"{server} returned no vectors: {error}.") from error
     found = sorted(parsed.data, key=lambda item: item.index)

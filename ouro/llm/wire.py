@@ -1,4 +1,4 @@
-"""The common part of the wires: a model behind HTTP that learns from refusals, its stream, and the HTTP client."""
+"""The common part of the wires: a model behind HTTP that adapts to refusals, its stream, and the HTTP client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ouro.utils.json_types import amount, count
 if TYPE_CHECKING:
     import httpx
 
-MAX_LESSONS = 5
+MAX_ADAPTATIONS = 5
 """Changes to a request after refusals."""
 MAX_ERROR_BODY = 64_000
 MAX_ANSWER = 64_000_000
@@ -47,7 +47,7 @@ MAX_PIECE = 1 << 16
 """Bytes that are decompressed at once."""
 MAX_LINE = 16_000_000
 """Maximum characters of a line: a line without an end must not fill the memory."""
-EXPECTED = ("text/event-stream", "text/plain", "application/octet-stream", "application/x-ndjson")
+STREAM_TYPES = ("text/event-stream", "text/plain", "application/octet-stream", "application/x-ndjson")
 DONE = "[DONE]"
 LAST = "message_stop"
 """The type of the last event of Anthropic's protocol."""
@@ -154,7 +154,7 @@ class Wire(ABC):
             await self._clients.pop().aclose()
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
-        begun, lessons = False, 0
+        begun, adaptations = False, 0
         while True:
             reader = self._reader()
             path, headers, body = self._request(messages, tools)
@@ -166,8 +166,8 @@ class Wire(ABC):
                         yield chunk
                 return
             except RequestRefused as refusal:
-                lessons += 1
-                if begun or lessons > MAX_LESSONS or not self._learn(str(refusal)):
+                adaptations += 1
+                if begun or adaptations > MAX_ADAPTATIONS or not self._adapt(str(refusal)):
                     raise
 
     @abstractmethod
@@ -180,7 +180,7 @@ class Wire(ABC):
         """The path, headers and body of a request."""
 
     @abstractmethod
-    def _learn(self, refusal: str) -> bool:
+    def _adapt(self, refusal: str) -> bool:
         """Change the request feature that the server has just refused; returns False if there was another reason."""
 
     async def _post(
@@ -255,7 +255,7 @@ class Wire(ABC):
     async def _check_kind(self, response: httpx.Response) -> None:
         """Raise an error for a web page or a JSON object instead of a stream, with any status."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind in EXPECTED or not kind:
+        if kind in STREAM_TYPES or not kind:
             return
         body = await self._read_head(response)
         if kind == "application/json" and '"error"' in body:
