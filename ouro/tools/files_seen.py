@@ -19,7 +19,7 @@ from ouro.errors import ToolError
 from ouro.safety import Access, Effect, FilePlace, Workspace
 from ouro.tools.shell_process import is_any_running
 from ouro.tools.tool import A, Tool, ToolContext, ToolResult
-from ouro.utils.text import line_changes
+from ouro.utils.text import line_changes, plural
 from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
 
 MAX_BYTES = 50_000_000
@@ -297,9 +297,9 @@ def display_of(changes: Sequence[FileChange]) -> Display:
     if len(changes) > 1:
         summary = f"{len(changes)} files, {summary}"
     elif changes and changes[0].before is None:
-        summary = f"new file, {added} line" if added == 1 else f"new file, {added} lines"
+        summary = f"new file, {plural(added, 'line')}"
     elif changes and changes[0].after is None:
-        summary = f"deleted, {removed} line" if removed == 1 else f"deleted, {removed} lines"
+        summary = f"deleted, {plural(removed, 'line')}"
     return Display(summary, Diff(tuple(changes)))
 
 
