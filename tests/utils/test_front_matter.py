@@ -26,6 +26,11 @@ def test_a_text_without_front_matter_stays_whole(text):
     assert split_front_matter(text) == ({}, text)
 
 
+@pytest.mark.usefixtures("cpu_limit")
+def test_many_commas_are_split_in_linear_time():
+    assert words_in("," * 200_000) == []
+
+
 def test_words_are_parsed_from_a_string_or_a_list():
     assert words_in("Read, Bash(git diff:*, --stat)") == ["Read", "Bash(git diff:*, --stat)"]
     assert words_in(["Read", " Grep "]) == ["Read", "Grep"]
