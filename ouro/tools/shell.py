@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
@@ -60,11 +59,15 @@ class Job:
         capture = self.process.capture
         return capture.since(max(0, capture.total - _TAIL)).rstrip("\n")
 
-    def take_output(self) -> str:
-        """Return the output since the last call."""
-        text = self.process.capture.since(self._read)
+    def report(self) -> ToolResult:
+        """Its output since the last report, and its state."""
+        news = self.process.capture.since(self._read).rstrip("\n")
         self._read = self.process.capture.total
-        return text
+        exit_code = self.process.exit_code
+        status = exit_status(exit_code)
+        text = f"{news or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
+        code = None if exit_code is None or exit_code < 0 else exit_code
+        return ToolResult(text, Display(f"{self.id} {status}", CommandOutput(self.command, news, code)))
 
     async def wait(self, seconds: float) -> None:
         """Wait until it has printed something or has ended, at most so long."""
@@ -158,53 +161,42 @@ class ShellOutputArgs(JobArgs):
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=600, description="Wait for something new.")] = 0
 
 
-J = TypeVar("J", bound=JobArgs)
+class ShellOutput(Tool[ShellOutputArgs]):
+    """Get what a background job has printed since you last asked, and whether it still runs."""
 
-
-class _JobTool(Tool[J]):
-    """A tool for one background job."""
-
+    name = "shell_output"
     effect = Effect.NONE
+    Args = ShellOutputArgs
 
     def __init__(self, jobs: ShellJobs) -> None:
         self._jobs = jobs
 
-    def title(self, args: J) -> str:
-        return f"{self.name} {args.id}"
+    def title(self, args: ShellOutputArgs) -> str:
+        return f"shell_output {args.id}"
 
-    async def run(self, args: J, ctx: ToolContext) -> ToolResult:
+    async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
         job = self._jobs.find(args.id)
-        await self._prepare(job, args)
-        exit_code = job.process.exit_code
-        status = exit_status(exit_code)
-        news = job.take_output().rstrip("\n")
-        text = f"{news or '(nothing new)'}\n[{job.id}: {status}, {job.process.seconds:.1f} s]"
-        code = None if exit_code is None or exit_code < 0 else exit_code
-        return ToolResult(text, Display(f"{job.id} {status}", CommandOutput(job.command, news, code)))
-
-    @abstractmethod
-    async def _prepare(self, job: Job, args: J) -> None:
-        """Called before the job is described."""
-
-
-class ShellOutput(_JobTool[ShellOutputArgs]):
-    """Get what a background job has printed since you last asked, and whether it still runs."""
-
-    name = "shell_output"
-    Args = ShellOutputArgs
-
-    async def _prepare(self, job: Job, args: ShellOutputArgs) -> None:
         await job.wait(args.wait_seconds)
+        return job.report()
 
 
-class ShellKill(_JobTool[JobArgs]):
+class ShellKill(Tool[JobArgs]):
     """End a background job and all that it started."""
 
     name = "shell_kill"
+    effect = Effect.NONE
     Args = JobArgs
 
-    async def _prepare(self, job: Job, args: JobArgs) -> None:
+    def __init__(self, jobs: ShellJobs) -> None:
+        self._jobs = jobs
+
+    def title(self, args: JobArgs) -> str:
+        return f"shell_kill {args.id}"
+
+    async def run(self, args: JobArgs, ctx: ToolContext) -> ToolResult:
+        job = self._jobs.find(args.id)
         await job.process.end()
+        return job.report()
 
 
 class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):

@@ -31,7 +31,7 @@ async def test_x4_no_key_reaches_a_background_job(tmp_path):
     await bench.run("env", background=True)
     await bench.jobs.find("job_1").wait(5)
     await bench.jobs.close()
-    assert not [name for name, value in KEYS.items() if value in bench.jobs.find("job_1").take_output()]
+    assert not [name for name, value in KEYS.items() if value in bench.jobs.find("job_1").report().text]
 
 
 async def test_x4_a_key_in_long_output_is_not_in_the_file_either(tmp_path):
