@@ -127,9 +127,12 @@ class AnthropicWire(Wire):
     ) -> tuple[str, dict[str, str], dict[str, Any]]:
         body: dict[str, Any] = {"model": self._model, "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
-            body["tools"] = self._tools(tools)
-        if prompt := self._system(messages):
-            body["system"] = prompt
+            body["tools"] = mark_for_cache([
+                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+                for tool in tools
+            ])  # fmt: skip
+        if prompt := [_text(text) for message in messages if message.role == "system" for text in texts_of(message)]:
+            body["system"] = mark_for_cache(prompt)
         body["messages"] = self._messages(messages)
         body |= self._thinking(messages)
         body["stream"] = True
@@ -168,18 +171,6 @@ class AnthropicWire(Wire):
         else:
             return False
         return True
-
-    def _system(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        blocks = [_text(text) for message in messages if message.role == "system" for text in texts_of(message)]
-        return mark_for_cache(blocks)
-
-    def _tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        return mark_for_cache(
-            [
-                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
-                for tool in tools
-            ]
-        )
 
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """All messages except the system prompt. The same messages give the same bytes, except for the cache marks."""
