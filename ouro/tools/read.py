@@ -21,6 +21,7 @@ from ouro.messages import Image
 from ouro.safety import Effect
 from ouro.tools.files_seen import FileTool
 from ouro.tools.tool import ToolContext, ToolResult
+from ouro.tools.truncate import shorten
 from ouro.utils.project_files import list_project_files
 from ouro.utils.text import byte_size, clean, plural
 from ouro.utils.text_files import NotTextError, decode, guess_encoding
@@ -176,8 +177,7 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
 
 
 def _shorten_output(text: str) -> str:
-    text = clean(text).removesuffix("\n")
-    return text if len(text) <= _MAX_OUTPUT else f"{text[:_MAX_OUTPUT]}\n[{len(text) - _MAX_OUTPUT:,} more characters]"
+    return shorten(clean(text).removesuffix("\n"), _MAX_OUTPUT)  # the end of a traceback says what is wrong
 
 
 def _join_source(source: object) -> str:

@@ -231,6 +231,18 @@ async def test_a_notebook_is_shown_as_cells_with_their_output(read, tmp_path):
     assert result.images == (Image("image/png", png, "cell 2"),)
 
 
+async def test_a_long_traceback_of_a_notebook_keeps_its_end(read, tmp_path):
+    frames = [f"frame {number}: {'x' * 90}\n" for number in range(100)]
+    output = {"output_type": "error", "traceback": [*frames, "ValueError: bad"]}
+    cell = {"cell_type": "code", "source": "f()", "outputs": [output]}
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [cell]}))
+    text = (await call(read, path="a.ipynb")).text
+    assert "frame 0:" in text
+    assert "[… cut here: " in text
+    assert "ValueError: bad" in text
+    assert len(text) < 5_000
+
+
 async def test_invalid_notebook_is_shown_as_text(read, tmp_path):
     (tmp_path / "a.ipynb").write_text("[1]\n")
     assert (await call(read, path="a.ipynb")).text == "1\t[1]"
