@@ -127,9 +127,11 @@ def last_message(front_end: FrontEnd) -> RewindChoice:
 async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
     """Let the user choose from printed lists; the plain prompt has no rewind screen."""
     rewind = front_end.session.rewind
-    points = rewind.points()[-LISTED:]
     branches = {f"branch {branch.number}": branch for branch in rewind.branches()}
-    choices = [Choice(str(point.number), one_line(point.text), describe_point(point)) for point in reversed(points)]
+    choices = [
+        Choice(str(point.number), message_label(point.text), describe_point(point))
+        for point in reversed(rewind.points()[-LISTED:])
+    ]
     choices += [Choice(value, *branch_label(branch)) for value, branch in branches.items()]
     if rewind.lacks_branches:
         front_end.say(NOT_LISTED)
@@ -154,7 +156,7 @@ async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
     return None if choice is None else by_value[choice]
 
 
-def one_line(text: str) -> str:
+def message_label(text: str) -> str:
     """The text of a message on one line."""
     return " ".join(clean(text).split()) or "(no words)"
 
@@ -166,7 +168,7 @@ def describe_point(point: Point | Branch) -> str:
 
 
 def branch_label(branch: Branch) -> tuple[str, str]:
-    first = one_line(branch.texts[0]) if branch.texts else "what the agent did"
+    first = message_label(branch.texts[0]) if branch.texts else "what the agent did"
     return f"↳ left: {first}", describe_point(branch)
 
 

@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from ouro.commands.front_end import RewindChoice
-from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, one_line
+from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, message_label
 from ouro.commands.window import change_items, item_line, largest_items
 from ouro.display import Choice
 from ouro.errors import OuroError
@@ -250,7 +250,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         """Messages in order; a branch comes after the message from whose answer it departs."""
         rows: list[Point | Branch] = [*self._past.points(), *self._past.branches()]
         for row in sorted(rows, key=lambda row: row.since + 0.5 if isinstance(row, Branch) else row.number):
-            mark, label = ("b", branch_label(row)[0]) if isinstance(row, Branch) else ("m", one_line(row.text))
+            mark, label = ("b", branch_label(row)[0]) if isinstance(row, Branch) else ("m", message_label(row.text))
             yield Choice(f"{mark}{row.number}", label, format_age(row.at, now())), row
 
     def _preview_of(self, row: Point | Branch | None) -> Group:
@@ -262,7 +262,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
                 text.append(clean(row.text).strip())
             case Branch():
                 what = f"Left branch: {branch_label(row)[1]}. Enter returns to it"
-                shown = [one_line(text) for text in row.texts[:MAX_PREVIEW]]
+                shown = [message_label(text) for text in row.texts[:MAX_PREVIEW]]
                 more = len(row.texts) - len(shown)
                 text.append("\n".join([*(f"❯ {line}" for line in shown), *([f"… and {more} more"] if more else [])]))
             case None:
