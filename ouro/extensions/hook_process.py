@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ouro.llm import reason_of
+from ouro.llm import describe_connection_error
 from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean
 
@@ -86,7 +86,7 @@ async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
     except (TimeoutError, httpx.TimeoutException):
         return HookAnswer(None, "", f"{url} did not answer within {seconds:g} s")
     except httpx.HTTPError as error:
-        return HookAnswer(None, "", f"{url} did not answer: {reason_of(error)}")
+        return HookAnswer(None, "", f"{url} did not answer: {describe_connection_error(error)}")
     if response.is_success:
         return HookAnswer(0, _text(out), "")
     return HookAnswer(1, "", f"{url} answered with status {response.status_code}")

@@ -86,10 +86,10 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     """An error as plain data: status and headers come from the HTTP answer that caused it."""
     import httpx
 
-    from ouro.llm.provider_errors import causes_of, reason_of
+    from ouro.llm.provider_errors import causes_of, describe_connection_error
 
     causes = causes_of(error)
-    unreached = [reason_of(cause) for cause in causes if isinstance(cause, httpx.TransportError)]
+    unreached = [describe_connection_error(cause) for cause in causes if isinstance(cause, httpx.TransportError)]
     statuses = [status for cause in causes if isinstance(status := getattr(cause, "status_code", None), int)]
     headers: dict[str, str] = {}
     for cause in causes:

@@ -84,7 +84,7 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     return ModelUnavailable(message)
 
 
-def reason_of(error: BaseException) -> str:
+def describe_connection_error(error: BaseException) -> str:
     """Why a connection failed, for users: messages of libraries name their own functions."""
     causes = causes_of(error)
     for kind, words in _REASONS.items():

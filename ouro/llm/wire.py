@@ -31,7 +31,7 @@ from ouro.llm.model import (
     UsageChunk,
 )
 from ouro.llm.portable import SurrogateJoiner, encode_json
-from ouro.llm.provider_errors import causes_of, error_from_status, error_from_stream, reason_of, redact
+from ouro.llm.provider_errors import causes_of, describe_connection_error, error_from_status, error_from_stream, redact
 from ouro.messages import Message, Usage
 from ouro.utils.json_types import amount, count
 
@@ -391,9 +391,9 @@ def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
                 RequestRefused,
                 "Use http:// for a server without TLS; see SSL_CERT_FILE.",
             )
-        raise kind(f"{host} cannot be reached: {reason_of(error)}.", hint) from error
+        raise kind(f"{host} cannot be reached: {describe_connection_error(error)}.", hint) from error
     except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-        raise StreamCut(f"The connection to {host} was lost: {reason_of(error)}.") from error
+        raise StreamCut(f"The connection to {host} was lost: {describe_connection_error(error)}.") from error
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         message = f"{endpoint.base_url!r} is not an address of a server."
         raise RequestRefused(message, "Correct `api_base` in models.yaml: http://HOST:PORT/v1.") from error

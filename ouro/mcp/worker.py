@@ -57,12 +57,12 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     """The first error inside of exception groups: its kind and message."""
     import httpx2
 
-    from ouro.llm import reason_of
+    from ouro.llm import describe_connection_error
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     kind = type(error).__name__
-    text = reason_of(error) if isinstance(error, httpx2.NetworkError) else str(error)
+    text = describe_connection_error(error) if isinstance(error, httpx2.NetworkError) else str(error)
     message = text or {"TimeoutError": "It did not answer in time."}.get(kind, kind)
     message = _DUMP.sub(": the answer is not a message of MCP.", message)
     return {"kind": kind, "message": message[:2_000]}

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access
-from ouro.tools.files_seen import ChangeTool, FileBefore, FilesSeen, change_of, display_of, encode
+from ouro.tools.files_seen import ChangeTool, FileBefore, FilesSeen, display_of, encode, file_change
 from ouro.tools.text_match import TOLERANCES, Lines, find_lines, nearest_lines, reindent_between
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text_files import Span, TextFile, save
@@ -242,9 +242,9 @@ class _Step(msgspec.Struct, frozen=True):
     @property
     def changes(self) -> list[FileChange]:
         """The change of the file, after the deletion of a file that it replaces by a move."""
-        lost = [change_of(self.target.shown, self.target.text, None)] if self.target and self.target.file else []
+        lost = [file_change(self.target.shown, self.target.text, None)] if self.target and self.target.file else []
         after, moved_to = None if self.after is None else self.after.text, self.target.shown if self.target else ""
-        return [*lost, change_of(self.found.shown, self.found.text, after, moved_to)]
+        return [*lost, file_change(self.found.shown, self.found.text, after, moved_to)]
 
 
 class ApplyPatch(ChangeTool[ApplyPatchArgs]):

@@ -9,7 +9,7 @@ import msgspec
 from ouro.display import Display
 from ouro.errors import ToolError
 from ouro.safety import Access
-from ouro.tools.files_seen import ChangeTool, change_of, display_of, encode
+from ouro.tools.files_seen import ChangeTool, display_of, encode, file_change
 from ouro.tools.text_match import find_match
 from ouro.utils.text import plural
 from ouro.utils.text_files import TextFile
@@ -42,7 +42,7 @@ class Write(ChangeTool[WriteArgs]):
             encode(found.shown, after)
             if access == "write":
                 self._seen.store(found, after)
-            return display_of([change_of(found.shown, found.text, after.text)])
+            return display_of([file_change(found.shown, found.text, after.text)])
 
     def _report(self, args: WriteArgs, display: Display) -> str:
         return f"Wrote {self._name_of(args.path)} ({display.summary})."
@@ -98,7 +98,7 @@ class Edit(ChangeTool[EditArgs]):
             if access == "write":
                 # In a file that was not read, only the replaced text matched; the rest is not known.
                 self._seen.store(found, after, is_known=self._seen.has_read(found.place.path))
-            return display_of([change_of(found.shown, before.text, after.text)])
+            return display_of([file_change(found.shown, before.text, after.text)])
 
     def _report(self, args: EditArgs, display: Display) -> str:
         return f"Changed {self._name_of(args.path)} ({display.summary})."

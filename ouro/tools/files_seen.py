@@ -273,7 +273,7 @@ class ChangeTool(FileTool[A]):
         """The text for the model about what was done."""
 
 
-def change_of(shown: str, before: str | None, after: str | None, moved_to: str = "") -> FileChange:
+def file_change(shown: str, before: str | None, after: str | None, moved_to: str = "") -> FileChange:
     """A change as a diff; for a long file only the lines around it, because it is saved with the session."""
     if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)

@@ -58,7 +58,7 @@ def picture_type(start: bytes) -> str:
     return next((kind for mark, kind in _PICTURES if start.startswith(mark)), "")
 
 
-def kind_of(start: bytes) -> str:
+def describe_binary(start: bytes) -> str:
     """The kind of a binary file, from its first bytes."""
     return next((kind for mark, kind in _KINDS if start.startswith(mark)), "binary data")
 
@@ -258,7 +258,7 @@ class Read(FileTool[ReadArgs]):
             return self._text(args, path, file, start)
         except NotTextError:
             hint = "Use the shell to look into it (file, strings, unzip -l, …)."
-            raise ToolError(f"{shown} is {kind_of(start)} ({byte_size(size)}), not text. {hint}") from None
+            raise ToolError(f"{shown} is {describe_binary(start)} ({byte_size(size)}), not text. {hint}") from None
 
     def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
         found = os.fstat(file.fileno())

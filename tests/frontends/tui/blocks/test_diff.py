@@ -13,7 +13,7 @@ from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_card import body_lines
 from ouro.memory.serialization import deserialize_message, serialize_message
 from ouro.messages import Message, ToolReply
-from ouro.tools.files_seen import change_of
+from ouro.tools.files_seen import file_change
 
 PALETTE = Palette({})
 BEFORE = "".join(f"line {n}\n" for n in range(1, 21))
@@ -129,7 +129,7 @@ def test_the_words_that_changed_are_marked():
 
 def test_diff_in_a_huge_file_is_fast_with_correct_line_numbers():
     before = "".join(f"line {n}\n" for n in range(1, 100_001))
-    change = change_of("a.txt", before, before.replace("line 50000\n", "changed\n"))
+    change = file_change("a.txt", before, before.replace("line 50000\n", "changed\n"))
     assert texts(change, 40)[3:6] == ["49999   line 49999", "50000 - line 50000", "50000 + changed"]
 
 
