@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import asdict, astuple, replace
 
 from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
@@ -53,9 +53,8 @@ class ModelEntry(msgspec.Struct, frozen=True):
         return replace(common, **said)
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
-        names = ("window", "max_output", "prices", "images", "tools", "thinking", "patches", "text_tools")
-        said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return msgspec.structs.replace(spec, **said)
+        said = {name: value for name, value in asdict(self).items() if name in spec.__struct_fields__}
+        return replace(spec, **{name: value for name, value in said.items() if value is not None})
 
 
 class ModelsFile(msgspec.Struct, frozen=True):
