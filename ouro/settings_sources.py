@@ -208,7 +208,7 @@ def _read_leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tupl
         elif isinstance(node, YamlTable):
             yield from _read_leaves(node, name, f"{path}.")
         elif not (isinstance(node, Scalar) and node.is_null):  # a section whose lines are all commented out
-            raise ConfigError(f"{where}: `{path}` holds keys of its own, such as `{example}`.")
+            raise ConfigError(f"{where}: `{path}` is a section: set one of its keys, such as `{example}`.")
 
 
 def _check_value(path: str, value: Any, where: str) -> Any:

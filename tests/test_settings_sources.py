@@ -102,7 +102,7 @@ def test_lists_in_the_environment_may_be_yaml_and_have_quotes(monkeypatch):
         ("limits:\n  max_turns: '7'\n", ":2: `limits.max_turns` must be a whole number, not `7`."),
         ("limits:\n  max_turns: -1\n", ":2: `limits.max_turns` must be more than 0, not `-1`."),
         ("limits: {max_cost: .nan}\n", ":1: `limits.max_cost` must be a number, not `.nan`."),
-        ("tui: dark\n", ":1: `tui` holds keys of its own, such as `tui.theme`."),
+        ("tui: dark\n", ":1: `tui` is a section: set one of its keys, such as `tui.theme`."),
         ("tui:\n  keys: {help: f1}\n", ":2: `tui.keys.help` must be a list, not `f1`."),
         ("tui:\n  theme:\n", ":2: `tui.theme` must be one of auto, dark, light, high-contrast, ansi, not empty."),
         ("model: [a]\n", ":1: `model` must be text, not a list."),

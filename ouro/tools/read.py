@@ -307,7 +307,7 @@ def _limit(args: ReadArgs, most: int = _MAX_LINES) -> int:
 def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     pages, total = pdf_pages(shown, data, args.first, _limit(args, _MAX_PAGES))
     if args.first > total:
-        raise ToolError(f"{shown} has {plural(total, 'page')}.")
+        raise ToolError(f"{shown} has {plural(total, 'page')}: there is no page {args.first}.")
     taken = _take_fitting(
         [f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.first)]
     )

@@ -80,7 +80,7 @@ class WebFetch(Tool[WebFetchArgs]):
     async def run(self, args: WebFetchArgs, ctx: ToolContext) -> ToolResult:
         page = await self._page(args.url)
         if args.start and args.start >= len(page.text):
-            raise ToolError(f"The page has {plural(len(page.text), 'character')}.")
+            raise ToolError(f"start is {args.start:,}, but the page has {plural(len(page.text), 'character')}.")
         text = page.text[args.start : args.start + MAX_SHOWN]
         following = args.start + len(text)
         rest = f"\n\n[{len(page.text):,} characters in all. Continue with start={following}.]"

@@ -195,7 +195,7 @@ async def test_a_pdf_is_shown_as_text_by_pages(read, tmp_path):
     assert (
         await call(read, path="a.pdf", offset=2, limit=1)
     ).text == "--- page 2 of 3\nsecond words\n[Continue with offset=3.]"
-    assert await refusal(read, "a.pdf", offset=4) == "a.pdf has 3 pages."
+    assert await refusal(read, "a.pdf", offset=4) == "a.pdf has 3 pages: there is no page 4."
 
 
 async def test_scanned_or_damaged_pdf_is_reported(read, tmp_path):
