@@ -1,8 +1,9 @@
-"""Read JSON of other programs: a value of an unexpected type counts as absent."""
+"""Read JSON: of other programs, where a value of an unexpected type counts as absent, and of ouro's own state."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,9 +11,11 @@ import msgspec
 
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
+from ouro.utils.log import log
 from ouro.utils.runtime import tilde
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
+_State = TypeVar("_State")
 MAX_COUNT = 1 << 53
 """The greatest JSON number that is exact."""
 MAX_BYTES = 1_000_000
@@ -36,6 +39,19 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ConfigError(f"{tilde(path)}: an object is expected, not {type(table).__name__}.")
     return table
+
+
+def read_state(path: Path, kind: type[_State]) -> _State:
+    """What ouro has saved as JSON; an empty value of `kind` if there is no file, or it cannot be read (logged)."""
+    try:
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            data = file.read()
+        return msgspec.json.decode(data, type=kind) if data.strip() else kind()
+    except FileNotFoundError:
+        return kind()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        log.warning("%s cannot be read, and counts as empty: %s", path, error)
+        return kind()
 
 
 def dictionary(value: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from ouro.memory.long_term.git.process import (
 from ouro.safety import GIT_CONFIG
 from ouro.utils.files import lock_descriptor, unlock, write_private
 from ouro.utils.git import read_git_file
+from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
@@ -304,12 +305,7 @@ class GitRepository:
 
     def load_state(self, name: str, kind: type[_State]) -> _State:
         """What `save_state` has recorded under a name; an empty state if there is none, or it cannot be read."""
-        text = self.read_record(name)
-        try:
-            return msgspec.json.decode(text, type=kind) if text else kind()
-        except (msgspec.DecodeError, UnicodeError) as error:  # the record may not even be UTF-8
-            log.warning("memory: the record `%s` cannot be read, and is empty now: %s", name, error)
-            return kind()
+        return read_state(self.own_dir / name, kind)
 
     def save_state(self, name: str, state: object) -> None:
         self.create()

@@ -16,6 +16,7 @@ from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.git import git_branch
+from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_command_ledger_dir
@@ -138,18 +139,12 @@ class CommandLedger(msgspec.Struct, eq=False):
 
     def records(self) -> dict[str, CommandRecord]:
         """By normalized command, the last run last."""
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, CommandRecord])
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.DecodeError) as error:
-            log.warning("%s cannot be read: %s", self.path, error)
-            return {}
+        return read_state(self.path, dict[str, CommandRecord])
 
     def find_relevant(self, text: str) -> dict[str, CommandRecord]:
         """At most `MAX_SENT` commands that a message is about and this session did not run; passed ones come first."""
         asked = _stems(_TYPE_CHECK.sub("typecheck", text.lower())) | ({"test"} if _TASK.search(text.lower()) else set())
-        records = {} if not asked or not self.path.exists() else self.records()
+        records = self.records() if asked else {}
         fit = [name for name in reversed(records) if name not in self._own and not asked.isdisjoint(_subjects(name))]
         best = sorted(fit, key=lambda name: -records[name].passed)[:MAX_SENT]
         return {name: records[name] for name in best}

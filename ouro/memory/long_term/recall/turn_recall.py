@@ -31,6 +31,7 @@ from ouro.messages import Context, Message, system, user
 from ouro.settings import MemorySettings
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.git import git_branch
+from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 
@@ -107,13 +108,7 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
         return self.counts()
 
     def counts(self) -> RecallCounts:
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=RecallCounts)
-        except FileNotFoundError:
-            return RecallCounts()
-        except (OSError, msgspec.DecodeError) as error:
-            log.warning("%s cannot be read, recalls are counted from zero: %s", self.path, error)
-            return RecallCounts()
+        return read_state(self.path, RecallCounts)
 
 
 class HypothesisModel(msgspec.Struct, frozen=True):
