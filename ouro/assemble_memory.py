@@ -100,20 +100,20 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         return long_term.CaptureObserver(
             memory,
             manager,
-            partial(self._capture_services, manager, self._ask("classify", "capture")),
+            partial(self._new_capture, manager, self._ask("classify", "capture")),
             self.session_catalog,
             self.channel,
             settings.cadence_turns,
             silent=settings.write == "silent",
         )
 
-    def _capture_services(
+    def _new_capture(
         self, manager: long_term.LongTermMemoryManager, ask: AskModel, more_instructions: str = ""
-    ) -> tuple[long_term.SessionNotes, long_term.Capture]:
+    ) -> long_term.Capture:
         assert self.lookup is not None
         settings, cwd = self._settings, self.inputs.options.cwd
         notes = long_term.SessionNotes(self._opened, self.lookup, self._root, cwd, settings.half_life_days)
-        capture = long_term.Capture(
+        return long_term.Capture(
             notes,
             ask,
             self._mark,
@@ -123,7 +123,6 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             is_small=lambda: self.models.role("classify")[0].spec.is_small,
             more_instructions=more_instructions,
         )
-        return notes, capture
 
     def _maintenance(
         self, manager: long_term.LongTermMemoryManager | None, busy: asyncio.Lock, *, is_automatic: bool, is_new: bool
@@ -159,15 +158,15 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         self, manager: long_term.LongTermMemoryManager, asks: Callable[[Role, str], AskModel]
     ) -> tuple[long_term.NoteConsolidator, long_term.Crystallizer]:
         ask = asks("classify", "crystallization")
-        notes, capture = self._capture_services(manager, ask, long_term.CRYSTALLIZE_INSTRUCTIONS)
+        capture = self._new_capture(manager, ask, long_term.CRYSTALLIZE_INSTRUCTIONS)
         repositories = {scope.scope: scope.store.repository for scope in self._opened}
         consolidator = long_term.NoteConsolidator(
             asks("compact", "consolidation"),
-            notes.notebook,
+            capture.notes.notebook,
             repositories,
             long_term.categories_with(self._settings.categories),
             self._mark,
-            notes.similar,
+            capture.notes.similar,
             manager.alone,
             self._is_compactor_small,
         )

@@ -33,7 +33,7 @@ from ouro.utils.text import clean, escaped, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture, Captured
-    from ouro.memory.long_term.capture.session_notes import Contradiction, SessionNotes
+    from ouro.memory.long_term.capture.session_notes import Contradiction
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.notes.note import Trigger
     from ouro.memory.transcript import Transcript
@@ -55,7 +55,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     memory: MemoryManager
     manager: LongTermMemoryManager
     """Serializes writes of long-term memory."""
-    make: Callable[[], tuple[SessionNotes, Capture]]
+    make: Callable[[], Capture]
     session_catalog: SessionCatalog
     channel: SessionChannel
     cadence: int = 5
@@ -84,7 +84,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self._begin("compaction")
 
     @cached_property
-    def _services(self) -> tuple[SessionNotes, Capture]:
+    def _capturer(self) -> Capture:
         return self.make()
 
     def _is_due(self) -> bool:
@@ -128,8 +128,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             await memory.pager.load_earlier(_PAGE)
         transcript = memory.transcript
         if parts := list(split_uncaptured(transcript.entries, transcript.captured, transcript.unloaded_turns)):
-            _, capture = self._services
-            async with aclosing(capture.run_parts(transcript, parts, memory.session_id, trigger)) as done:
+            async with aclosing(self._capturer.run_parts(transcript, parts, memory.session_id, trigger)) as done:
                 async for part, captured in done:
                     self._show(captured)
                     memory.note(CapturedRecord(part.upto, memory.now()))
@@ -139,9 +138,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         """Archive old notes, then capture the backlog; never before the first answer."""
         await self._has_answered.wait()
         try:
-            notes, capture = self._services
-            decayed, merged = await asyncio.to_thread(notes.due)
-            book = notes.notebook
+            capture = self._capturer
+            decayed, merged = await asyncio.to_thread(capture.notes.due)
+            book = capture.notes.notebook
             archived = await self.manager.alone(lambda: book.archive(decayed, "capture")) if decayed else []
             shared = await self.manager.alone(lambda: book.share(merged, "capture")) if merged else []
             events = notes_event("archive", archived, "that nothing has confirmed for long")
@@ -177,7 +176,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
 
     async def _ask(self, new: Note) -> None:
         """Ask the user which of two notes is right; without an answer both stay."""
-        notebook = self._services[0].notebook
+        notebook = self._capturer.notes.notebook
         contradicted = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")
         old = (await asyncio.to_thread(notebook.find, contradicted)).note
         chosen = await self._choose(f"note:{new.id}", new, old)
@@ -191,7 +190,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
 
     async def _choose(self, question_id: str, new: Note, old: Note) -> str:
-        is_movable = new.scope == "user" and "repo" in self._services[0].notebook.scopes
+        is_movable = new.scope == "user" and "repo" in self._capturer.notes.notebook.scopes
         choices = (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if is_movable else ()))
         details = f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now: {new.text}"
         question = Question("This contradicts what is remembered. Which one holds?", choices, details=escaped(details))
