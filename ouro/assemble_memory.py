@@ -75,11 +75,12 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             return None
         settings = self._settings
         recall_log = long_term.RecallLog(get_recall_log_path())
-        finder = long_term.NoteFinder(self.lookup, self._opened, self._root, self._mark, settings, recall_log)
+        cwd = self.inputs.options.cwd
+        finder = long_term.NoteFinder(self.lookup, self._opened, self._root, cwd, self._mark, settings, recall_log)
         repo = next((scope for scope in self._opened if scope.scope == "repo"), None)
         commands = None
         if repo is not None and settings.commands and not self.memory.read_only:
-            commands = long_term.ledger_of(repo, self.finds_secret, self.inputs.options.cwd)
+            commands = long_term.ledger_of(repo, self.finds_secret, cwd)
         return long_term.TurnRecall(self.memory, finder, self.channel, self._hypotheses(), commands)
 
     def _hypotheses(self) -> long_term.HypothesisModel | None:

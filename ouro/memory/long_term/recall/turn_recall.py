@@ -126,6 +126,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     lookup: Lookup
     scopes: tuple[ScopeMemory, ...]
     root: Path
+    cwd: Path
     mark: str
     settings: MemorySettings
     recall_log: RecallLog
@@ -162,9 +163,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         except ModelError:
             return False  # the embedder has logged it
 
-    def about_files(self, paths: Sequence[str], cwd: Path) -> list[str]:
-        """The ids of the notes about these files, which are relative to `cwd`."""
-        places = [Path(os.path.realpath(cwd / path)) for path in paths]
+    def about_files(self, paths: Sequence[str]) -> list[str]:
+        """The ids of the notes about these files; paths are relative to the working folder."""
+        places = [Path(os.path.realpath(self.cwd / path)) for path in paths]
         root = self.root.resolve()
         inside = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
         return self.recall.graph.anchored_to(inside, self._project) if inside else []
@@ -287,7 +288,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             return ""
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
-                ids = await asyncio.to_thread(self.finder.about_files, paths, Path(self.memory.project))
+                ids = await asyncio.to_thread(self.finder.about_files, paths)
                 found = await asyncio.to_thread(self.finder.find_about_files, ids, self._sent(), room) if ids else None
         except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: no notes about %s: %s", ", ".join(paths)[:200], error)

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import subprocess
 
 import pytest
 
@@ -81,6 +82,22 @@ async def test_notes_about_a_file_come_with_its_first_result_and_receipt(reposit
     await close_and_wait(session)
     resumed = await opener(Options(repository, ready_model=model, trust=True))(OpenRequest(resume=identity))
     assert [item.reason for item in resumed.memory.recalled.items] == ["about this file"]
+    await close_and_wait(resumed)
+
+
+async def test_a_session_that_is_resumed_in_another_worktree_recalls_by_the_files_there(repository, notes, tmp_path):
+    session, _ = await opened(repository)
+    notes("The port is fixed by the firewall.")
+    await say(session, "hello")
+    await close_and_wait(session)
+    worktree = tmp_path / "worktree"
+    subprocess.run(["git", "-C", str(repository), "worktree", "add", "-q", str(worktree)], check=True)
+    (worktree / "api.py").write_text("PORT = 8080\n")
+    model = ScriptedModel([call("read", path="api.py"), "Done."])
+    options = Options(worktree, ready_model=model, trust=True, mode="auto")
+    resumed = await opener(options)(OpenRequest(resume=session.id))
+    await say(resumed, "have a look")
+    assert "fixed by the firewall" in added_context(model, 0)
     await close_and_wait(resumed)
 
 
