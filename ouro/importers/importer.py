@@ -39,7 +39,7 @@ from ouro.memory.backend import (
 )
 from ouro.messages import Context, Message, ToolCall, ToolReply
 from ouro.utils.files import read_start, write_private
-from ouro.utils.json_types import dictionaries, dictionary
+from ouro.utils.json_types import dictionaries, dictionary, read_state
 from ouro.utils.log import log
 from ouro.utils.runtime import get_home
 
@@ -147,10 +147,8 @@ class ImportLedger:
 
     def __init__(self) -> None:
         self._path = path = get_home() / "cache" / "imports.json"
-        self._lines: dict[str, tuple[int, int, str]] = {}
+        self._lines = read_state(path, dict[str, tuple[int, int, str]])
         """Path -> size, time of the last change, and the id of the session."""
-        with suppress(OSError, msgspec.MsgspecError, ValueError):
-            self._lines = msgspec.json.decode(path.read_bytes(), type=dict[str, tuple[int, int, str]])
 
     def session_of(self, path: Path, sessions: Container[str]) -> str:
         """The session into which a file was imported; empty if one of them has changed or is missing."""

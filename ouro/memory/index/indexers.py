@@ -16,9 +16,10 @@ import msgspec
 from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, TitleRecord
 from ouro.memory.index.query import SHIFT, content_hash, split_passages
+from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
-from ouro.memory.long_term.notes.note import Note, is_core_line, is_note_name, parse_note
+from ouro.memory.long_term.notes.note import Note, is_core_line, parse_note
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import header_from
 from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, kind_of, open_private, read_range, read_records

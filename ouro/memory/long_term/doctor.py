@@ -15,7 +15,7 @@ from ouro.errors import MemoryUnusable, SearchUnavailable
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries
 from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILES
-from ouro.memory.long_term.notes.note import CATEGORIES, Trigger, is_note_name, parse_note
+from ouro.memory.long_term.notes.note import CATEGORIES, Trigger, parse_note
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import age_in_days
 from ouro.memory.long_term.recall.turn_recall import RecallLog
@@ -121,7 +121,7 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
 def _triggers(scope: ScopeMemory) -> Iterator[str]:
     """The triggers of the notes in use. Read by a pattern: parsing a note takes ten times as long."""
     names = {*scope.loaded.notes} - {*scope.untrusted}
-    texts = scope.store.texts([name for name in names if not name.startswith(f"{ARCHIVE}/") and is_note_name(name)])
+    texts = scope.store.texts([name for name in names if not name.startswith(f"{ARCHIVE}/")])
     for name, text in texts.items():
         if text is not None:
             found = _TRIGGER.match(text)

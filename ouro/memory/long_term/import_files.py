@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from ouro.errors import UsageError, reason_of
-from ouro.memory.long_term.git.files import ARCHIVE, FileRefused, decode_text
+from ouro.memory.long_term.git.files import ARCHIVE, FileRefused, decode_text, is_note_name
 from ouro.memory.long_term.git.values import Scope, SkippedFile
-from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
+from ouro.memory.long_term.notes.note import Note, parse_note
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.files import open_regular
 from ouro.utils.git import find_root

@@ -21,10 +21,10 @@ from ouro.memory.long_term.entries import (
     note_entries,
     plain,
 )
-from ouro.memory.long_term.git.files import visible_text
+from ouro.memory.long_term.git.files import is_note_name, visible_text
 from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note, ids_named, is_note_name, new_id, note_text, parse_note
+from ouro.memory.long_term.notes.note import Note, ids_named, new_id, note_text, parse_note
 from ouro.memory.long_term.notes.notebook import Written, archive_changes
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import find_on_subject, find_replaced, fold_words, subject_words
@@ -365,6 +365,5 @@ def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile
         write_private(path, after)
         hint = f"{error.hint} Your text is in {tilde(path)}.".strip()
         raise UsageError(error.message, hint, error.commands) from error
-    name = opened.name.rpartition("/")[2]
-    problems = parse_note(name, after).problems if is_note_name(name) and after else ()
+    problems = parse_note(opened.name, after).problems if is_note_name(opened.name) and after else ()
     return SavedFile(done is not None, done.undo if done else "", problems)

@@ -10,12 +10,12 @@ from pathlib import Path
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import (
-    ARCHIVE,
     UNREADABLE,
     FileRefused,
     MemoryFiles,
     blob_id,
     decode_text,
+    is_note_name,
     visible_text,
 )
 from ouro.memory.long_term.git.folders import claim, find_state_dir, is_history_misplaced, move_history, repo_folder
@@ -38,7 +38,6 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_history_dir, get_memory_dir
 from ouro.utils.text import clean
 
-NOTE_PREFIX = "mem_"
 _MAX_CORE_CHARACTERS = 400_000
 """Maximum characters of all core files of a scope."""
 
@@ -125,7 +124,7 @@ class GitMemoryStore:
         """Load the core and the names of the notes, with skipped files. Starts no process, writes nothing."""
         listing = self._files.look()
         refused, wanted = listing.refused, [f"{category}.md" for category in self.core]
-        notes = tuple(name for name in listing.fingerprints if is_note(name) and name not in refused)
+        notes = tuple(name for name in listing.fingerprints if is_note_name(name) and name not in refused)
         others = listing.fingerprints.keys() - set(notes) - set(wanted)
         reasons = {**dict.fromkeys(sorted(others), "neither a core file nor a note"), **refused}
         skipped = [SkippedFile(name, reasons[name]) for name in sorted(reasons)]
@@ -434,10 +433,6 @@ def _marks(files: Mapping[str, bytes | None]) -> dict[str, str]:
 
 def mark(name: str, text: str | None) -> Mark:
     return name, _marks(_encode({name: text}))[name]
-
-
-def is_note(name: str) -> bool:
-    return name.startswith((NOTE_PREFIX, f"{ARCHIVE}/{NOTE_PREFIX}"))
 
 
 def user_store(

@@ -17,14 +17,22 @@ from msgspec.structs import replace
 from ouro.errors import LongTermMemoryError, MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import Event, Notice
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILE_BYTES, MAX_FILES, FileRefused, decode_text, portable_name
+from ouro.memory.long_term.git.files import (
+    ARCHIVE,
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    FileRefused,
+    decode_text,
+    is_note_name,
+    portable_name,
+)
 from ouro.memory.long_term.git.history import note_sync
 from ouro.memory.long_term.git.process import remote_failure, without_password
 from ouro.memory.long_term.git.repository import BRANCH
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
 from ouro.memory.long_term.git.values import CORE, ORIGIN, FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.notes.note import Edge, is_note_name, note_text, parse_note
+from ouro.memory.long_term.notes.note import Edge, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.log import log
 from ouro.utils.text import clean, join_names, plural
@@ -317,8 +325,9 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
 
 def _other_name(name: str) -> str:
     """The other possible name of a note, in or outside of the archive; empty for other files."""
-    place, _, base = name.rpartition("/")
-    return (base if place else f"{ARCHIVE}/{name}") if is_note_name(base) else ""
+    if not is_note_name(name):
+        return ""
+    return name.removeprefix(f"{ARCHIVE}/") if name.startswith(ARCHIVE) else f"{ARCHIVE}/{name}"
 
 
 def _text(name: str, data: bytes) -> str:
@@ -392,7 +401,7 @@ def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None
         return Merged({name: ours})
     if ours == base:
         return Merged({name: theirs})
-    if not is_note_name(name.rpartition("/")[2]):
+    if not is_note_name(name):
         return Merged({name: merge_lines(base or "", ours or "", theirs or "") or None})
     if ours is None or theirs is None:
         conflict = f"{name} was changed here and removed there: it stays"
@@ -421,7 +430,7 @@ def merge_lines(base: str, ours: str, theirs: str) -> str:
 
 
 def _merge_notes(name: str, ours: str, theirs: str) -> Merged:
-    mine, other = (parse_note(name.rpartition("/")[2], text).note for text in (ours, theirs))
+    mine, other = (parse_note(name, text).note for text in (ours, theirs))
     newer, older = (mine, other) if mine.updated_at >= other.updated_at else (other, mine)
     if mine.text.split() == other.text.split():
         confirmed = max(mine.confirmed_at, other.confirmed_at)

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.long_term.git import history
-from ouro.memory.long_term.git.files import ARCHIVE
+from ouro.memory.long_term.git.files import ARCHIVE, is_note_name
 from ouro.memory.long_term.git.history import UndoPlan, commits_of_turn, plan_undo
 from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope
-from ouro.memory.long_term.notes.note import ids_named, is_note_name, parse_note
+from ouro.memory.long_term.notes.note import ids_named, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
@@ -51,8 +51,7 @@ class OldFile(msgspec.Struct, frozen=True):
     @property
     def note_text(self) -> str:
         """The text of a note without its front matter; empty for a core file."""
-        name = self.name.rpartition("/")[2]
-        return parse_note(name, self.text).note.text if is_note_name(name) else ""
+        return parse_note(self.name, self.text).note.text if is_note_name(self.name) else ""
 
 
 class Timeline:
@@ -144,7 +143,7 @@ class Timeline:
                 tree = store.repository.tree(commit.id)
                 chosen = [name for name in names if name in tree]
                 if names == ("",):  # the core first
-                    chosen = sorted(tree, key=lambda name: (is_note_name(name.rpartition("/")[2]), name))
+                    chosen = sorted(tree, key=lambda name: (is_note_name(name), name))
                 texts = store.repository.blobs([tree[name] for name in chosen])
                 found += [
                     OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), commit) for name in chosen

@@ -17,11 +17,11 @@ from ouro.errors import LongTermMemoryError, OuroError, SessionDamaged, SessionE
 from ouro.memory.index import writing_alone
 from ouro.memory.long_term.forgotten_text import ForgetReport, ForgottenText, Progress, forget_in_file, regular_files
 from ouro.memory.long_term.git import rewrite
-from ouro.memory.long_term.git.files import FileRefused, MemoryFiles, blob_id, decode_text, is_memory_name
+from ouro.memory.long_term.git.files import FileRefused, MemoryFiles, blob_id, decode_text, is_memory_name, is_note_name
 from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ORIGIN, Scope
-from ouro.memory.long_term.notes.note import Note, is_note_name, note_text, parse_note
+from ouro.memory.long_term.notes.note import Note, note_text, parse_note
 from ouro.memory.long_term.remember import EDITED
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.transfer import find_exported_files, split_section, write_for_agents

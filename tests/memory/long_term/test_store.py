@@ -52,7 +52,14 @@ def test_empty_memory_loads_nothing_and_creates_nothing(store, home):
 
 def test_core_and_notes_are_loaded_and_other_files_reported(store):
     commit = store.save_and_commit(
-        {"facts.md": "- one\n", "decisions.md": " \n", "mem_1.md": "x", "archive/mem_0.md": "x", "ideas.md": "x"},
+        {
+            "facts.md": "- one\n",
+            "decisions.md": " \n",
+            "mem_00000001.md": "x",
+            "archive/mem_00000000.md": "x",
+            "ideas.md": "x",
+            "mem_1.md": "x",
+        },
         "Learn",
     )
     (store.folder / "sub").mkdir()
@@ -60,10 +67,12 @@ def test_core_and_notes_are_loaded_and_other_files_reported(store):
 
     loaded = store.load_all()
 
-    assert (loaded.head, loaded.core, loaded.notes) == (commit, {"facts": "- one\n"}, ("archive/mem_0.md", "mem_1.md"))
+    assert (loaded.head, loaded.core) == (commit, {"facts": "- one\n"})
+    assert loaded.notes == ("archive/mem_00000000.md", "mem_00000001.md")
     assert loaded.skipped == (
         SkippedFile("data.json", "not a name of a memory file"),
         SkippedFile("ideas.md", "neither a core file nor a note"),
+        SkippedFile("mem_1.md", "neither a core file nor a note"),
         SkippedFile("sub", "not a name of a memory file"),
     )
 

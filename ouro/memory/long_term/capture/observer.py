@@ -22,8 +22,9 @@ from ouro.memory.long_term.capture.session_parts import (
     turns_since,
     words_in,
 )
+from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.notes.note import Note, is_note_name
+from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog

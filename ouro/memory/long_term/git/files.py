@@ -17,6 +17,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.utils.files import replace_file, write_private
+from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean
 
@@ -31,6 +32,7 @@ _MANY = 100
 _SETTLED_NS = 2_000_000_000
 """A file that is written twice within this time may keep its modification time: FAT has steps of two seconds."""
 _USUAL_NAME = late_pattern(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
+_NOTE_NAME = late_pattern(r"(?:archive/)?mem_[0-9a-f]{8,32}\.md")
 _NAME = late_pattern(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -48,8 +50,8 @@ class FolderListing(msgspec.Struct, frozen=True):
 class _SeenFiles(msgspec.Struct, frozen=True):
     """The blobs of the files when they had these fingerprints: name -> blob."""
 
-    prints: Mapping[str, str]
-    blobs: dict[str, str]
+    prints: Mapping[str, str] = {}
+    blobs: dict[str, str] = {}
 
 
 class FileRefused(Exception):
@@ -62,6 +64,11 @@ def is_memory_name(name: str) -> bool:
         return True
     plain = name.isprintable() and unicodedata.normalize("NFC", name) == name
     return plain and bool(_NAME.fullmatch(name)) and len(name.encode()) <= _MAX_NAME_BYTES
+
+
+def is_note_name(name: str) -> bool:
+    """Whether a name relative to the folder is that of a note."""
+    return _NOTE_NAME.fullmatch(name) is not None
 
 
 class MemoryFiles:
@@ -178,10 +185,7 @@ class MemoryFiles:
             return self._read_blobs(names)
         with self._lock:
             prints, refused = self.look().fingerprints, self._listing.refused
-            seen = self._seen or _SeenFiles({}, {})
-            if self._seen is None and self._cache:
-                with suppress(OSError, msgspec.DecodeError):
-                    seen = msgspec.json.decode(self._cache.read_bytes(), type=_SeenFiles)
+            seen = self._seen or (read_state(self._cache, _SeenFiles) if self._cache else _SeenFiles())
             if seen.prints is prints:
                 return seen.blobs
             new = [name for name, _ in prints.items() - seen.prints.items()]

@@ -33,7 +33,6 @@ CATEGORIES: Mapping[str, Scope] = {
 
 _HEADING = late_pattern(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
 _MIN_START = 3
-_FILE_NAME = late_pattern(r"mem_[0-9a-f]{8,32}\.md")
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -122,17 +121,13 @@ def is_core_line(text: str) -> bool:
     return bool(text.strip()) and not _HEADING.match(text)
 
 
-def is_note_name(name: str) -> bool:
-    return _FILE_NAME.fullmatch(name) is not None
-
-
 def parse_note(name: str, text: str) -> ParsedNote:
-    """The note in the file `name`.
+    """The note in the file `name`, which may be in `archive/`.
 
     Tolerant, because users edit these files: an unreadable field gets its default, unreadable front matter leaves the
     body, and each is listed in `problems`. The file's name is the id, even if the front matter has another one.
     """
-    note_id = name.removesuffix(".md")
+    note_id = name.rpartition("/")[2].removesuffix(".md")
     text = _plain(text)
     front = FRONT_MATTER.match(text)
     if front is None:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from ouro.errors import NoteError
 from ouro.events import NoteKept
-from ouro.memory.long_term.git.files import ARCHIVE, FileRefused
+from ouro.memory.long_term.git.files import ARCHIVE, FileRefused, is_note_name
 from ouro.memory.long_term.git.values import ORIGIN, SESSION, TURN, Origin, Scope
-from ouro.memory.long_term.notes.note import Edge, Note, Relationship, is_note_name, note_text, parse_note
+from ouro.memory.long_term.notes.note import Edge, Note, Relationship, note_text, parse_note
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.text import clean, one_line, plural
@@ -80,9 +80,8 @@ class Notebook(msgspec.Struct, eq=False):
         """The notes of all scopes, also archived ones if `archived`; files that cannot be read are left out."""
         for scope, store in self.stores.items():
             for name in store.load_all().notes:
-                if (name.startswith(f"{ARCHIVE}/") and not archived) or not is_note_name(name.rpartition("/")[2]):
-                    continue
-                if found := self._read(scope, name):
+                is_wanted = archived or not name.startswith(f"{ARCHIVE}/")
+                if is_wanted and (found := self._read(scope, name)):
                     yield found
 
     def texts(self, note_ids: Iterable[str]) -> dict[str, str]:
@@ -185,7 +184,7 @@ class Notebook(msgspec.Struct, eq=False):
             return None  # the store reports the reason
         if text is None:
             return None
-        parsed = parse_note(name.rpartition("/")[2], text)
+        parsed = parse_note(name, text)
         return NoteFile(parsed.note, scope, name, parsed.problems)
 
     def _put_all(

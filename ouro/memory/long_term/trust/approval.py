@@ -18,9 +18,9 @@ import msgspec
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
+from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
-from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.store import FindsSecret, GitMemoryStore, mark
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.utils.log import log
@@ -317,7 +317,7 @@ def _changed(edit: FileEdit, *, named: bool) -> list[str]:
     """The changed lines with `+` or `-`; of a note its text, then its other fields in one line."""
     old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
     title = [edit.name] if named else []
-    if is_note_name(edit.name.rpartition("/")[2]):
+    if is_note_name(edit.name):
         words, before = _words_of(new), _words_of(old)
         changes = [*(f"- {line}" for line in before if line not in words), *(f"+ {line}" for line in words)]
         fields = new[1 : len(new) - len(words) - 1]
@@ -369,7 +369,7 @@ def _words_of(lines: list[str]) -> list[str]:
 
 def _summary(edit: FileEdit) -> str:
     name, old, new = edit.name, (edit.before or "").splitlines(), (edit.after or "").splitlines()
-    if is_note_name(edit.name.rpartition("/")[2]):
+    if is_note_name(edit.name):
         name = name.removesuffix(".md")[: name.find("mem_") + _ID]
         old, new = _words_of(old), _words_of(new)
     before, after = set(old), set(new)
@@ -382,7 +382,7 @@ def _summary(edit: FileEdit) -> str:
 
 def _without_front_matter(edit: FileEdit) -> FileEdit:
     """The text of a note without its front matter; the whole file if only the front matter has changed."""
-    if not is_note_name(edit.name.rpartition("/")[2]):
+    if not is_note_name(edit.name):
         return edit
     texts = (edit.before, edit.after)
     before, after = (None if text is None else "\n".join(_words_of(text.splitlines())) for text in texts)

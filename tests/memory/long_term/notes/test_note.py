@@ -2,14 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ouro.memory.long_term.git.files import visible_text
+from ouro.memory.long_term.git.files import is_note_name, visible_text
 from ouro.memory.long_term.notes.note import (
     Anchor,
     Edge,
     Note,
     ParsedNote,
     Relation,
-    is_note_name,
     new_id,
     note_text,
     parse_note,

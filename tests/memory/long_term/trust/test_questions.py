@@ -17,7 +17,7 @@ def test_question_about_a_core_line_shows_its_text_and_file():
 
 
 def test_question_about_a_note_shows_its_text_and_all_fields():
-    edit = FileEdit("notes/mem_3f6c1e0b.md", None, NOTE)
+    edit = FileEdit("archive/mem_3f6c1e0b.md", None, NOTE)
     question = question_about(Proposal("a", "repo", "agent", (edit,), "it is not in your words", ("web page",)))
     assert question.text == "Remember this in this project?"
     assert question.details.splitlines()[1:] == [
