@@ -20,7 +20,7 @@ from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
-from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of, open_memory
+from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, open_memory
 from ouro.assemble_subagents import build_subagents
 from ouro.errors import NoModelError, UsageError
 from ouro.extensions import demand_rules
@@ -374,8 +374,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             channel=self.tasks,
             finds_secret=self.mask.kind_of_secret,
         )
-        marks = marks_of(self.transcript, self._jobs, self.confinement)
-        return builder.build(marks, is_new=self.info is None)
+        return builder.build(self._jobs, self.confinement, is_new=self.info is None)
 
     @cached_property
     def tools(self) -> ToolRunner:

@@ -42,9 +42,11 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     channel: SessionChannel
     finds_secret: Callable[[str], str]
 
-    def build(self, marks: long_term.TurnMarks, *, is_new: bool) -> long_term.SessionMemory:
+    def build(self, jobs: ShellJobs, confinement: Confinement, *, is_new: bool) -> long_term.SessionMemory:
         """Build the memory of the session; `is_new`: it was not resumed."""
-        options = self.inputs.options
+        options, session_id = self.inputs.options, self.memory.session_id
+        folder, is_confined = get_history_dir() / "turns", confinement.was_kept_from_memory
+        marks = long_term.TurnMarks(folder, session_id, lambda: any(job.running for job in jobs.list()), is_confined)
         is_written = options.interactive and not self.memory.read_only
         manager = self._manager(self.scopes, marks) if self.scopes else None
         capture = self._capture(manager) if manager and is_written else None
@@ -206,17 +208,6 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     @property
     def _root(self) -> Path:
         return find_root(self.inputs.options.cwd)
-
-
-def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -> long_term.TurnMarks:
-    """The records of the commands that a session runs in its turns."""
-
-    def has_jobs() -> bool:
-        return any(job.running for job in jobs.list())
-
-    return long_term.TurnMarks(
-        get_history_dir() / "turns", memory.session_id, has_jobs, confinement.was_kept_from_memory
-    )
 
 
 def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:

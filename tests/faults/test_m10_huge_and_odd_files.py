@@ -81,7 +81,7 @@ def test_m10_total_core_size_is_limited(store):
 
 def test_m10_ten_thousand_notes_are_listed_without_reading_them(store):
     for number in range(10_000):
-        (store.folder / f"mem_{number:05}.md").write_text("note\n")
+        (store.folder / f"mem_{number:08}.md").write_text("note\n")
 
     loaded = store.load_all()
 

@@ -31,7 +31,7 @@ from ouro.memory.long_term.capture.session_notes import Contradiction
 from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, newest_lines
 from ouro.memory.long_term.capture.small_model import find_operations, is_carried_out, is_lasting
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Scope
+from ouro.memory.long_term.git.values import MESSAGE, Scope, TurnRef
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
 from ouro.memory.long_term.notes.notebook import Written, note_event, proposal_event
 from ouro.memory.long_term.prompt_block import quoted
@@ -91,14 +91,6 @@ Categories, each with its usual scope (user: holds for the user everywhere; repo
 {categories}"""
 
 
-class CaptureMoment(msgspec.Struct, frozen=True):
-    session_id: str
-    turn: int
-    trigger: Trigger
-    recalled: tuple[str, ...] = ()
-    """The notes that were sent to the model in these turns: the turns may confirm them."""
-
-
 class Captured(msgspec.Struct):
     written: list[Written] = []
     proposed: list[Note] = []
@@ -117,7 +109,10 @@ class _Excerpt(msgspec.Struct):
     spoken: Sequence[Spoken]
     own: Sequence[Spoken]
     """The messages whose words count as the user's."""
-    moment: CaptureMoment
+    turn: TurnRef
+    trigger: Trigger
+    recalled: Sequence[str] = ()
+    """The notes that were sent to the model in these turns: the turns may confirm them."""
     sources: Sequence[str] = ()
     """What came into the session from outside before these messages."""
     lines: Mapping[str, Note] = {}
@@ -149,20 +144,27 @@ class Capture(msgspec.Struct, eq=False):
             messages = [entry.message for entry in (*before, *entries[: part.place])]
             records = (record for message in part.spoken if (record := recalled.get(message.number)))
             loaded = dict.fromkeys(item.id for record in records for item in record.items if item.state == "loaded")
-            moment = CaptureMoment(session_id, part.turn, trigger, tuple(loaded))
+            turn = TurnRef(session_id, part.turn)
             async with asyncio.timeout(PART_TIMEOUT):
                 sources = await asyncio.to_thread(self.notes.outside_sources, messages, is_whole=is_whole)
-                captured = await self.run(part.spoken, moment, sources)
+                captured = await self.run(part.spoken, turn, trigger, tuple(loaded), sources)
             yield part, captured
 
-    async def run(self, spoken: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str] = ()) -> Captured:
+    async def run(
+        self,
+        spoken: Sequence[Spoken],
+        turn: TurnRef,
+        trigger: Trigger,
+        recalled: Sequence[str] = (),
+        sources: Sequence[str] = (),
+    ) -> Captured:
         """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises ModelError."""
         captured = Captured()
         own = [message for message in spoken if message.is_own]
         is_apart = bool(sources) or self.is_small()
-        excerpts = [_Excerpt(own if is_apart else spoken, own, moment)]
+        excerpts = [_Excerpt(own if is_apart else spoken, own, turn, trigger, recalled)]
         if sources and not self.is_small() and _has_enough_text([message for message in spoken if not message.is_own]):
-            excerpts.append(_Excerpt(spoken, [], moment, sources))
+            excerpts.append(_Excerpt(spoken, [], turn, trigger, recalled, sources))
         for excerpt in excerpts:
             if _has_enough_text(excerpt.spoken):
                 await self._read(excerpt, captured)
@@ -189,7 +191,7 @@ class Capture(msgspec.Struct, eq=False):
     def _find_shown(self, excerpt: _Excerpt) -> list[Note]:
         """What the classifier sees: the recalled notes, the notes nearest to what was said, and lines of the core."""
         found: dict[str, Note] = {}
-        for note_id in excerpt.moment.recalled[:MAX_SHOWN_NOTES]:
+        for note_id in excerpt.recalled[:MAX_SHOWN_NOTES]:
             with suppress(NoteError):  # deleted meanwhile
                 found[note_id] = self.notes.notebook.find(note_id).note
         for note in self.notes.nearest(excerpt.spoken, MAX_SHOWN_NOTES):
@@ -212,17 +214,17 @@ class Capture(msgspec.Struct, eq=False):
                 captured.refused.append(RefusedOperation(operation.text or operation.target, reason))
 
     def _confirm(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        moment = excerpt.moment
         if line := excerpt.lines.get(operation.target):
             captured.written.append(Written("confirm", line, line.scope, ""))
         # If something came from outside, only notes that were recalled can be confirmed.
-        elif not self.asks and (not excerpt.sources or operation.target in moment.recalled):
-            trailers = {SESSION: moment.session_id, TURN: str(moment.turn), MESSAGE: str(excerpt.spoken[-1].number)}
+        elif not self.asks and (not excerpt.sources or operation.target in excerpt.recalled):
+            turn = replace(excerpt.turn, message=excerpt.spoken[-1].number)
+            trailers = turn.trailers("capture")
             captured.written.append(self.notes.notebook.confirm(operation.target, "capture", trailers))
 
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
         """Write, confirm or propose the note of an operation. Raises NoteError if it is refused."""
-        book, session_id, line = self.notes.notebook, excerpt.moment.session_id, excerpt.lines.get(operation.target)
+        book, session_id, line = self.notes.notebook, excerpt.turn.session, excerpt.lines.get(operation.target)
         repository = self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
             raise NoteError("it was captured before")
@@ -262,7 +264,7 @@ class Capture(msgspec.Struct, eq=False):
 
     def _note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """The note, and the message that shares the most words with it."""
-        in_repo, moment, words = operation.scope == "repo", excerpt.moment, word_starts(operation.text)
+        in_repo, words = operation.scope == "repo", word_starts(operation.text)
         message = max(excerpt.spoken, key=lambda said: (len(words & word_starts(said.text)), said.role == "user"))
         # A note that a model attributes to the user counts as the user's only if the user said enough of its words.
         own = {word for said in excerpt.own for word in word_starts(said.text)}
@@ -273,9 +275,9 @@ class Capture(msgspec.Struct, eq=False):
             text=operation.text,
             scope=operation.scope,
             category=operation.category,
-            session_id=moment.session_id,
-            turn=message.turn or moment.turn,
-            trigger=moment.trigger,
+            session_id=excerpt.turn.session,
+            turn=message.turn or excerpt.turn.turn,
+            trigger=excerpt.trigger,
             source="user" if is_users else "assistant",
             confidence=operation.confidence,
             branch=message.branch if main and message.branch != main else None,

@@ -5,15 +5,16 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError, TransientModelError
 from ouro.memory.backend import MessageRecord
-from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment, capture_request
+from ouro.memory.long_term.capture.capture import Capture, Captured, capture_request
 from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, split_uncaptured, words_of
+from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.messages import ToolCall, assistant, user
 
-MOMENT = CaptureMoment("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7, "cadence")
+TURN = TurnRef("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7)
 PERSON = Spoken(1, "user", "In this project run the tests with pytest -q, please.")
 ANSWER = Spoken(2, "assistant", "Understood. By the way, api.py is generated from the schema.")
 TESTS = {"op": "add", "text": "Run the tests with pytest -q.", "category": "project-conventions", "said_by": "user"}
@@ -60,7 +61,7 @@ class Bench:
 
     async def run(self, classifier, spoken=(PERSON, ANSWER), sources=(), recalled=(), asks=False):
         capture = Capture(self, classifier, "memory-0123", CATEGORIES, asks=asks)
-        return await capture.run(list(spoken), replace(MOMENT, recalled=tuple(recalled)), sources)
+        return await capture.run(list(spoken), TURN, "cadence", tuple(recalled), sources)
 
     def main_branch(self) -> str:
         return "main"
@@ -96,7 +97,7 @@ async def test_captured_notes_record_their_source(bench):
 
     first, second = sorted(bench.notes(), key=lambda note: note.source, reverse=True)
     assert (first.text, first.source, first.session_id, first.turn, first.trigger) == (
-        "Run the tests with pytest -q.", "user", MOMENT.session_id, 7, "cadence",
+        "Run the tests with pytest -q.", "user", TURN.session, 7, "cadence",
     )  # fmt: skip
     assert (second.text, second.source, second.branch) == (GENERATED["text"], "assistant", "feature")
     assert [each.change for each in done.written] == ["add", "add"]
