@@ -23,7 +23,7 @@ for number in range(int(count)):
             seen = {"facts.md": store.find("facts.md") or ""}
             commit = store.save_and_commit({"facts.md": seen["facts.md"] + line}, f"Learn {who}.{number}", seen=seen)
     else:
-        commit = store.save_and_commit({f"mem_{who}x{number}.md": line}, f"Learn {who}.{number}")
+        commit = store.save_and_commit({f"mem_{int(who):04}{number:04}.md": line}, f"Learn {who}.{number}")
     assert commit and not store.obstacle, store.obstacle
 """
 
