@@ -254,10 +254,12 @@ class ScopeMemory:
 
     # -- what the user decides
 
-    def propose(self, proposal: Proposal) -> None:
-        """Store a change that is not in the files, for the user to accept or reject."""
+    def propose(self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef) -> Proposal:
+        """→ PENDING: store changes that are not in the files, for the user to accept or reject."""
         self.store.ensure_repo()
+        proposal = make_proposal(self.scope, edits, reason, sources, at)
         self._proposals.add(proposal)
+        return proposal
 
     def accept(self, proposal: Proposal, at: TurnRef) -> list[CoreChanged]:
         """PENDING or FOREIGN → TRUSTED: the user accepts the change. Returns the events to show.
@@ -393,8 +395,7 @@ class ScopeMemory:
         """→ PENDING: the changes are in the history, and are removed from the files."""
         edits = [change.edit for change in changes]
         names, subject = [edit.name for edit in edits], subject_of(edits)
-        found = make_proposal(self.scope, edits, changes[0].reason, sources, at)
-        self._proposals.add(found)
+        found = self.propose(edits, changes[0].reason, sources, at)
         written.record(names, subject, at.trailers("agent"))
         written.withdraw(names, f"Leave pending: {subject}", at.trailers("undo"))
         return change_of(self.scope, edits, "agent", proposal=found.id)

@@ -31,7 +31,7 @@ from ouro.memory.long_term.notes.notebook import NoteFile, timestamp
 from ouro.memory.long_term.placement import Placement, note_category, place
 from ouro.memory.long_term.remember import CORE_TOKENS, append_lines, clean_text, find_same, make_note
 from ouro.memory.long_term.supersession import fold_words
-from ouro.memory.long_term.trust.approval import change_of, make_proposal
+from ouro.memory.long_term.trust.approval import change_of
 from ouro.memory.tokens import estimate
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.files import write_document
@@ -328,9 +328,8 @@ def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bo
         name = f"{chosen.category}.md"
         before = editor.text(chosen.scope, name)
         edit = FileEdit(name, before or None, append_lines(before, [chosen.text]))
-    proposal = make_proposal(chosen.scope, [edit], _WANTED, (client,), TurnRef("", 0, client=client))
+    proposal = own.propose([edit], _WANTED, (client,), TurnRef("", 0, client=client))
     if not is_allowed:
-        own.propose(proposal)
         return ProposedText("pending", f"{chosen.scope}/{edit.name}", proposal.id)
     own.accept(proposal, TurnRef("", 0))
     return ProposedText("kept", f"{chosen.scope}/{edit.name}")
@@ -397,8 +396,7 @@ def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
 def _propose(editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]) -> str:
     edits = [FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items()]
     reason, named = "it comes from a repository that you do not trust", [str(path) for path in sources]
-    found = make_proposal(scope, edits, reason, named, editor.moment)
-    editor.scope(scope).propose(found)
+    found = editor.scope(scope).propose(edits, reason, named, editor.moment)
     editor.events.append(change_of(scope, edits, "import", proposal=found.id))
     return found.id
 

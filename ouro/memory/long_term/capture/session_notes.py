@@ -24,7 +24,7 @@ from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_de
 from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.remember import keep_in_core, replace_line
 from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.long_term.trust.approval import ASKS, change_of, make_proposal
+from ouro.memory.long_term.trust.approval import ASKS, change_of
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Message
 from ouro.utils.log import log
@@ -121,9 +121,7 @@ class SessionNotes:
     def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str], session_id: str) -> str:
         scope = self._scopes[note.scope]
         scope.store.demand_no_secret([edit.after])
-        proposal = make_proposal(note.scope, [edit], reason, sources, TurnRef(session_id, note.turn))
-        scope.propose(proposal)
-        return proposal.id
+        return scope.propose([edit], reason, sources, TurnRef(session_id, note.turn)).id
 
     def core_lines(self) -> list[Note]:
         return [
