@@ -7,7 +7,6 @@ import hmac
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -18,7 +17,7 @@ from ouro.memory import long_term
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import AskModel, SessionChannel, ask_in_background
-from ouro.messages import Message, Usage
+from ouro.messages import Usage
 from ouro.safety import Confinement
 from ouro.session.budget import VectorBudget
 from ouro.session_options import SessionInputs
@@ -132,21 +131,12 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     ) -> long_term.MemoryMaintenance:
         memory = self.memory
 
-        def asks(role: Role, purpose: str) -> AskModel:
-            words = self._ask(role, purpose)
-
-            async def ask(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
-                async with busy:
-                    return await words(messages, schema)
-
-            return ask
-
         def summaries() -> long_term.Summaries:
-            return long_term.Summaries(memory, self.session_catalog, asks("compact", "summary"), self._mark)
+            return long_term.Summaries(memory, self.session_catalog, self._ask("compact", "summary", busy), self._mark)
 
         return long_term.MemoryMaintenance(
             make_summaries=summaries if self.inputs.settings.sessions.summaries else None,
-            make=partial(self._note_workers, manager, asks) if manager and self.lookup else None,
+            make=partial(self._note_workers, manager, busy) if manager and self.lookup else None,
             lock=get_history_dir() / "digest.lock",
             price=self._classifier_price,
             usage=lambda: memory.usage,
@@ -158,13 +148,13 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _note_workers(
-        self, manager: long_term.LongTermMemoryManager, asks: Callable[[Role, str], AskModel]
+        self, manager: long_term.LongTermMemoryManager, busy: asyncio.Lock
     ) -> tuple[long_term.NoteConsolidator, long_term.Crystallizer]:
-        ask = asks("classify", "crystallization")
+        ask = self._ask("classify", "crystallization", busy)
         capture = self._new_capture(manager, ask, long_term.CRYSTALLIZE_INSTRUCTIONS)
         repositories = {scope.scope: scope.store.repository for scope in self._opened}
         consolidator = long_term.NoteConsolidator(
-            asks("compact", "consolidation"),
+            self._ask("compact", "consolidation", busy),
             capture.notes.notebook,
             repositories,
             long_term.categories_with(self._settings.categories),
@@ -179,8 +169,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def _is_compactor_small(self) -> bool:
         return self.models.role("compact")[0].spec.is_small
 
-    def _ask(self, role: Role, purpose: str) -> AskModel:
-        return ask_in_background(self.models, self.memory, role, purpose)
+    def _ask(self, role: Role, purpose: str, busy: asyncio.Lock | None = None) -> AskModel:
+        return ask_in_background(self.models, self.memory, role, purpose, busy)
 
     def _cached_price(self, tokens: int) -> float | None:
         prices = self.models.current()[0].spec.prices

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from ouro.display import Question
@@ -34,13 +36,16 @@ class AskModel(Protocol):
     async def __call__(self, messages: list[Message], schema: Mapping[str, Any] | None = None) -> str: ...
 
 
-def ask_in_background(models: ModelSource, memory: MemoryManager, role: Role, purpose: str) -> AskModel:
-    """Ask the models of a role; returns the text of the answer and records its cost in the session."""
+def ask_in_background(
+    models: ModelSource, memory: MemoryManager, role: Role, purpose: str, busy: asyncio.Lock | None = None
+) -> AskModel:
+    """A function that asks the models of a role, while it holds `busy`, and records the cost in the session."""
 
-    async def words(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
-        return await ask_and_record(models.role(role), memory, purpose, messages, schema=schema)
+    async def ask(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
+        async with busy or nullcontext():
+            return await ask_and_record(models.role(role), memory, purpose, messages, schema=schema)
 
-    return words
+    return ask
 
 
 async def ask_and_record(

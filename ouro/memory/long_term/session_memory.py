@@ -87,7 +87,7 @@ class SessionMemory:
     def require(self) -> LongTermMemoryManager:
         """The long-term memory. Raises UsageError: memory is off here."""
         if self.manager is None:
-            raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
+            raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
         return self.manager
 
     @property

@@ -154,7 +154,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     @cached_property
     def _workers(self) -> tuple[NoteConsolidator, Crystallizer]:
         if self.make is None:
-            raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
+            raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
         return self.make()
 
     @contextmanager
