@@ -87,8 +87,7 @@ def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> I
         folder = get_home() / name.removeprefix(".ouro/") if name.startswith(".ouro/") else Path.home() / name
         yield from ((path, folder, "user") for path in with_limit(folder, files_below(folder, kind)))
     for plugin in map(Path.resolve, plugin_folders(problems).values()):
-        inside = (path for path in files_below(plugin / kind, kind) if path.resolve().is_relative_to(plugin))
-        yield from ((path, plugin / kind, "plugin") for path in inside)
+        yield from ((path, plugin / kind, "plugin") for path in files_below(plugin / kind, kind, inside=plugin))
     if trusted:
         files = extension_files(root, kind)
         for folder in (root.resolve() / name for name in names):

@@ -142,9 +142,8 @@ class Skills:
         self._off = off
 
     def _other_files(self, skill: Skill) -> list[Path]:
-        folder, is_project = skill.folder.resolve(), skill.file.source == "project"
-        inside = (path for path in files_below(skill.folder, "skills") if path.resolve().is_relative_to(folder))
-        return [path for path in inside if not is_project or self._trusts(path)]
+        files = files_below(skill.folder, "skills", inside=skill.folder.resolve())
+        return [path for path in files if skill.file.source != "project" or self._trusts(path)]
 
     def _read_extra_file(self, skill: Skill, name: str) -> str:
         path = skill.folder / name

@@ -212,22 +212,30 @@ def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
     if root == Path.home().resolve():  # these belong to the user, not to a project
         return []
     return [
-        path for name in EXTENSION_FOLDERS[kind] for path in files_below(root / name, kind) if _is_acting(path, root)
+        path
+        for name in EXTENSION_FOLDERS[kind]
+        for path in files_below(root / name, kind, inside=root)
+        if _is_acting(path, root)
     ]
 
 
-def files_below(folder: Path, kind: ExtensionKind) -> list[Path]:
-    """The files of a kind in a folder: at most `MAX_FILES`, `MAX_DEPTH` deep; follows links, skips hidden files."""
+def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) -> list[Path]:
+    """The files of a kind in a folder: at most `MAX_FILES`, `MAX_DEPTH` deep; skips hidden files.
+
+    Links are followed, but not out of the resolved folder `inside`: a repository with a link to `/` would stop ouro.
+    """
     endings = {"skills": ("",), "rules": (".md", ".mdc")}.get(kind, (".md",))
     found: list[Path] = []
-    seen: set[str] = set()
+    seen: set[Path] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
-        is_new = (real := os.path.realpath(parent)) not in seen
+        real = Path(parent).resolve()
+        is_new = real not in seen and real.is_relative_to(inside)
         seen.add(real)
         is_deep = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
         folders[:] = sorted(name for name in folders if is_new and not is_deep and not name.startswith("."))
         names = (name for name in sorted(files) if is_new and name.endswith(endings) and not name.startswith("."))
-        found += [path for name in islice(names, MAX_FILES) if (path := Path(parent, name)).is_file()]
+        paths = (Path(parent, name) for name in islice(names, MAX_FILES))
+        found += [path for path in paths if path.is_file() and path.resolve().is_relative_to(inside)]
         if len(found) >= MAX_FILES:
             break
     return found[:MAX_FILES]
