@@ -8,6 +8,7 @@ import pytest
 from fuzz_judge import Judge, fuzz
 
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
+from ouro.safety.shell.tables import SCRIPTS
 
 SECONDS = float(os.environ.get("OURO_FUZZ_SECONDS", "3"))
 
@@ -390,3 +391,10 @@ def test_x6_a_line_that_is_too_long_is_decided_without_being_judged(tmp_path, mo
         denied = permissions.decide("shell", Effect.RUN, [line])
         assert isinstance(denied, Deny), line[:30]
         assert "rule" in denied.reason, line[:30]
+
+
+@pytest.mark.usefixtures("cpu_limit")
+@pytest.mark.parametrize("program", ["{", "{if (a", "{if (a>b) a"])
+def test_x6_an_awk_program_is_read_in_linear_time(program):
+    """Each brace was compared with the rest: a line of 10 KB stopped the screen for a second."""
+    assert SCRIPTS["awk"].fullmatch(program * 100_000)

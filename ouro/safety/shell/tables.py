@@ -160,8 +160,9 @@ _ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
 _AWK_CALLS = "if|for|while|print|printf|length|substr|split|gsub|sub|match|index|tolower|toupper|sprintf|int"
 _AWK = re.compile(
     r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|SYMTAB|close|fflush|func|(?<!\|)\|(?!\|)|[@`]|\\(?![tns./$^*+()\[\]-])|/inet"
-    r"|\{(?>if ?\([\w$. ]+>[\w$. ]+\)|>=|[^>])*+>"
-    rf"|\b(?!({_AWK_CALLS})\b)[A-Za-z_]\w*\s*\()).*",
+    rf"|\b(?!({_AWK_CALLS})\b)[A-Za-z_]\w*\s*\()"
+    # Only after the first brace: after each of thousands of braces it took a second.
+    r")(?![^{]*+\{(?>if ?\([\w$. ]+>[\w$. ]+\)|>=|[^>])*+>).*",
     re.DOTALL,
 )
 SCRIPTS = {
