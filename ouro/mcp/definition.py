@@ -85,7 +85,7 @@ class ServerPrompt(msgspec.Struct, frozen=True):
     arguments: tuple[PromptArgument, ...] = ()
 
 
-class Listing(msgspec.Struct, frozen=True):
+class ServerListing(msgspec.Struct, frozen=True):
     version: str = ""
     protocol: str = ""
     instructions: str = ""

@@ -17,7 +17,7 @@ import msgspec
 from ouro.errors import OuroError, ToolError
 from ouro.events import Level
 from ouro.mcp.configuration import Registry, approval_key, expand_variables, server_environment
-from ouro.mcp.definition import Listing, ToolDefinition, find_changed_tools, load_approved, save_approved
+from ouro.mcp.definition import ServerListing, ToolDefinition, find_changed_tools, load_approved, save_approved
 from ouro.messages import Image
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
@@ -50,7 +50,7 @@ class NotConnected(ServerFailed):
     """The server has ended since it was last called."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class McpResult(msgspec.Struct, frozen=True):
     """The result of a call, or the content of a resource."""
 
     text: str
@@ -119,7 +119,7 @@ class McpServer:
         self.settings = settings
         self.state: State = "waiting" if settings.enabled and name not in off else "off"
         self.problem = ""
-        self.listing = Listing()
+        self.listing = ServerListing()
         self.log: deque[str] = deque(maxlen=MAX_LOG)
         self.failures = 0
         self.group = 0
@@ -166,7 +166,7 @@ class McpServer:
         self.approved = {**(self.approved or {}), **{tool.name: tool for tool in tools}}
         save_approved(self._key, tools)
 
-    async def call(self, tool: str, arguments: JsonObject, report: Callable[[str], None]) -> Outcome:
+    async def call(self, tool: str, arguments: JsonObject, report: Callable[[str], None]) -> McpResult:
         """Call a tool. Cancelling it cancels the call in the server.
 
         Raises:
@@ -175,11 +175,11 @@ class McpServer:
         """
         return await self._ask("call", {"tool": tool, "arguments": arguments}, report)
 
-    async def read(self, uri: str) -> Outcome:
+    async def read(self, uri: str) -> McpResult:
         """The content of a resource. Raises as `call` does."""
         return await self._ask("read", {"uri": uri})
 
-    async def prompt(self, name: str, arguments: Mapping[str, str]) -> Outcome:
+    async def prompt(self, name: str, arguments: Mapping[str, str]) -> McpResult:
         """The text of a prompt. Raises as `call` does."""
         return await self._ask("prompt", {"name": name, "arguments": dict(arguments)})
 
@@ -247,7 +247,7 @@ class McpServer:
                     async for event in events:
                         if "ready" in event:
                             await slot.aclose()
-                            self._on_ready(msgspec.convert(event["ready"], Listing))
+                            self._on_ready(msgspec.convert(event["ready"], ServerListing))
                         else:
                             self._on_event(event)
                 raise ServerFailed("The connection was closed.")
@@ -276,7 +276,7 @@ class McpServer:
             "asks": host.has_user,
         }
 
-    def _on_ready(self, listing: Listing) -> None:
+    def _on_ready(self, listing: ServerListing) -> None:
         is_first = self.state != "ready"
         self.state, self.listing, self.problem = "ready", listing, ""
         if is_first and listing.left_out:
@@ -342,7 +342,9 @@ class McpServer:
         last = f" The last line of its log: {self.log[-1]}" if self.log else ""
         return one_line(f"{where}{str(error).rstrip('.')}.{last}", 400)
 
-    async def _ask(self, name: str, request: JsonObject, report: Callable[[str], None] = lambda _text: None) -> Outcome:
+    async def _ask(
+        self, name: str, request: JsonObject, report: Callable[[str], None] = lambda _text: None
+    ) -> McpResult:
         try:
             return await self._ask_once(name, request, report)
         except NotConnected:
@@ -351,7 +353,7 @@ class McpServer:
             await self.ready()
             return await self._ask_once(name, request, report)
 
-    async def _ask_once(self, name: str, request: JsonObject, report: Callable[[str], None]) -> Outcome:
+    async def _ask_once(self, name: str, request: JsonObject, report: Callable[[str], None]) -> McpResult:
         limit = self.settings.timeout_seconds
         event: JsonObject = {}
         try:
@@ -368,7 +370,7 @@ class McpServer:
         except TimeoutError as error:
             await self._worker.end_if_hung()
             raise ServerFailed(f"{self.name} did not answer for {limit} s; the call was cancelled.") from error
-        return _parse_outcome(event.get("result", {}))
+        return _parse_result(event.get("result", {}))
 
 
 class McpServers:
@@ -426,11 +428,11 @@ class McpServers:
                 server.start()
 
 
-def _parse_outcome(result: JsonObject) -> Outcome:
+def _parse_result(result: JsonObject) -> McpResult:
     import base64
 
     images = []
     for image in result.get("images", ()):
         with suppress(ValueError):
             images.append(Image(image["media_type"], base64.b64decode(image["data"], validate=True), "image"))
-    return Outcome(result.get("text", ""), tuple(images), bool(result.get("failed")))
+    return McpResult(result.get("text", ""), tuple(images), bool(result.get("failed")))

@@ -22,7 +22,7 @@ from ouro.display import Display, Plain, Question
 from ouro.errors import OuroError, ToolError
 from ouro.llm import ToolSpec
 from ouro.mcp.definition import ToolDefinition, describe_change
-from ouro.mcp.servers import McpServer, McpServers, Outcome
+from ouro.mcp.servers import McpResult, McpServer, McpServers
 from ouro.memory.tokens import estimate
 from ouro.messages import Image
 from ouro.safety import Effect
@@ -110,8 +110,8 @@ class Outputs(msgspec.Struct, frozen=True):
     folder: Path
     mask: Callable[[str], str]
 
-    async def result(self, outcome: Outcome) -> ToolResult:
-        text = clean(outcome.text)
+    async def result(self, result: McpResult) -> ToolResult:
+        text = clean(result.text)
         if len(text) > MAX_SHOWN:
             capture = OutputCapture(self.folder, self.mask)
             capture.add(text.encode())
@@ -119,14 +119,14 @@ class Outputs(msgspec.Struct, frozen=True):
             await asyncio.to_thread(capture.settle, SPOOL_SECONDS)
             text = capture.text()
         images: list[Image] = []
-        for image in outcome.images:
+        for image in result.images:
             with suppress(ToolError):
                 images.append((await asyncio.to_thread(picture, image.name, image.data))[0])
-        if left_out := len(outcome.images) - len(images):
+        if left_out := len(result.images) - len(images):
             text += f"\n[{plural(left_out, 'image')} could not be read]"
-        summary = one_line(outcome.text, 80) or plural(len(images), "image") if outcome.text or images else "no output"
+        summary = one_line(result.text, 80) or plural(len(images), "image") if result.text or images else "no output"
         display = Display(summary, Plain(text) if text else None)
-        return ToolResult(text or "(no text)", display, outcome.failed, tuple(images))
+        return ToolResult(text or "(no text)", display, result.failed, tuple(images))
 
 
 class McpCallArgs(msgspec.Struct, frozen=True):
@@ -282,7 +282,7 @@ class McpRead(Tool[McpReadArgs]):
         server = await self._servers.ready(args.server)
         if not args.uri:
             lines = [f"{item.uri}  {one_line(item.name, 80)}" for item in server.listing.resources]
-            return await self._outputs.result(Outcome("\n".join(lines) or "It offers no resources."))
+            return await self._outputs.result(McpResult("\n".join(lines) or "It offers no resources."))
         return await self._outputs.result(await server.read(args.uri))
 
 
