@@ -53,7 +53,7 @@ ODD_NAME = re.compile(r"""(^|/)[-@]|[\s'"\\]""")
 _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
-class Inner(msgspec.Struct, frozen=True):
+class InnerCommands(msgspec.Struct, frozen=True):
     """What a command runs."""
 
     commands: tuple[Command, ...] = ()
@@ -65,7 +65,7 @@ class Inner(msgspec.Struct, frozen=True):
     hidden: str = ""
 
 
-def inner_commands(command: Command) -> Inner | None:
+def inner_commands(command: Command) -> InnerCommands | None:
     """What `command` runs; None for a command that runs nothing else."""
     name, words = command.program, command.arguments
     texts = [word.text for word in words]
@@ -77,33 +77,33 @@ def inner_commands(command: Command) -> Inner | None:
         scripts = {"eval": texts, "trap": texts[:1], "alias": [text.partition("=")[2] for text in texts]}
         computed = "" if all(word.exact for word in words) else f"what {name} would run is computed"
         guesses = _suffixes(words) if computed else ()
-        return Inner((), guesses, " ".join(scripts.get(name, [])), opaque=f"{name} runs text", hidden=computed)
+        return InnerCommands((), guesses, " ".join(scripts.get(name, [])), opaque=f"{name} runs text", hidden=computed)
     if name in ("find", "gfind"):
         return _find(words)
     row = rows().get(name)
     if row and row.operands in ("command", "wrapped") and name != "git":
         return _unwrap(command, row)
     if name in _RUNNERS:
-        return Inner(guesses=_suffixes(words))
+        return InnerCommands(guesses=_suffixes(words))
     start = next((at for at, text in enumerate(texts, 1) if text in _RUNNING_SUBCOMMANDS.get(name, ())), 0)
-    return Inner(guesses=_suffixes(words[start:])) if start else None
+    return InnerCommands(guesses=_suffixes(words[start:])) if start else None
 
 
-def _shell(command: Command) -> Inner:
+def _shell(command: Command) -> InnerCommands:
     words, name = command.arguments, command.program
     option = next((at for at, word in enumerate(words) if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text)), -1)
     operand = next((at for at, word in enumerate(words) if at > option and not re.match(r"[-+]", word.text)), None)
     if operand is not None and not all(word.exact for word in words[: operand + 1]):
-        return Inner(hidden=f"what {name} would run is computed", guesses=_suffixes(words))
+        return InnerCommands(hidden=f"what {name} would run is computed", guesses=_suffixes(words))
     if operand is not None and option < 0:
-        return Inner()
+        return InnerCommands()
     script = words[operand].text if operand is not None else command.stdin
     if script is None or (option >= 0 and operand is None):
-        return Inner(hidden=f"{name} reads its commands from its input")
-    return Inner(script=script, transparent=True, opaque=f"{name} runs a script")
+        return InnerCommands(hidden=f"{name} reads its commands from its input")
+    return InnerCommands(script=script, transparent=True, opaque=f"{name} runs a script")
 
 
-def _find(words: Sequence[Word]) -> Inner | None:
+def _find(words: Sequence[Word]) -> InnerCommands | None:
     found: list[Command] = []
     starts = find_starts(words)
     folders: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ def _find(words: Sequence[Word]) -> Inner | None:
     for begin, end in runs:
         if end > begin:
             found.append(Command(_with_names(words[begin:end], folders, is_regular), piped=True))
-    return Inner(tuple(found)) if found else None
+    return InnerCommands(tuple(found)) if found else None
 
 
 def _with_names(words: Sequence[Word], folders: tuple[str, ...], is_regular: bool = False) -> tuple[Word, ...]:
@@ -147,13 +147,13 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     return folders if folders and command.name != "ls" else (*folders, ".")
 
 
-def _unwrap(command: Command, row: CommandRow) -> Inner | None:
+def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
     name = command.program
     if name == "command" and command.arguments and command.arguments[0].text in ("-v", "-V"):
         return None
     found = read_options(command.arguments, row)
     if name == "env" and found.has("S", "split-string"):
-        return Inner(hidden="env -S splits text into a command", guesses=_suffixes(command.arguments))
+        return InnerCommands(hidden="env -S splits text into a command", guesses=_suffixes(command.arguments))
     words, assignments = found.operands, list(command.assignments)
     values = [(f"{option} {value.text}") for option in found.values for value in found.values[option]]
     is_understood = row.operands == "command" and command.name == name and not found.unlisted
@@ -167,14 +167,14 @@ def _unwrap(command: Command, row: CommandRow) -> Inner | None:
         word = words.pop(0)
         is_understood = is_understood and word.exact and bool(_DURATION.fullmatch(word.text))
     if not words:
-        return None if name == "env" and not command.arguments else Inner(opaque=f"{name} is not understood")
+        return None if name == "env" and not command.arguments else InnerCommands(opaque=f"{name} is not understood")
     if name == "xargs":
         folders = folders_of_names(command.source)
         words = [*_with_names(words, folders), Word("…", exact=False, under=folders)]
     inner = replace(command, words=tuple(words), assignments=tuple(assignments), piped=command.piped or name == "xargs")
     if is_understood:
-        return Inner((inner,), transparent=True)
-    return Inner((inner,), _suffixes(words), transparent=True, opaque=f"{name} runs a command")
+        return InnerCommands((inner,), transparent=True)
+    return InnerCommands((inner,), _suffixes(words), transparent=True, opaque=f"{name} runs a command")
 
 
 def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
