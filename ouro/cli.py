@@ -7,7 +7,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
     from ouro.errors import OuroError
     from ouro.frontends.tui.look import Look
-    from ouro.session import Session, SessionCatalog
-    from ouro.session.opening import OpenRequest
+    from ouro.session import OpenCatalog, OpenRequest, OpenSession, Session, SessionCatalog
     from ouro.session_options import Options
-
-    OpenSession = Callable[[OpenRequest], Awaitable[Session]]
-    OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
 
 GROUPS = {
     "sessions": "list, show, export, import, rename, delete and repair sessions",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, SessionHit, TurnEvidence
     from ouro.session.context_window import ContextItem, Outlook, WindowReport
-    from ouro.session.opening import PICK, OpenRequest, open_interactively, trust_question
+    from ouro.session.opening import PICK, OpenCatalog, OpenRequest, OpenSession, open_interactively, trust_question
     from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
     from ouro.session.rewind import UNDONE, Branch, Point, Rewind, Rewound
     from ouro.session.session import BackgroundTask, Session, Status

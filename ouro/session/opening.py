@@ -13,6 +13,7 @@ from ouro.errors import DemoRequested, NoModelError, OuroError, SessionInUse, Se
 from ouro.utils.runtime import tilde
 
 if TYPE_CHECKING:
+    from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.session.session import Session
 
 PICK = "?"
@@ -60,6 +61,10 @@ class OpenRequest(msgspec.Struct, frozen=True):
     """The id of a new session, if the id was published before the session was open."""
 
 
+OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
+OpenCatalog = Callable[[], Awaitable["SessionCatalog"]]
+
+
 class OpenDialog(Protocol):
     """Asks the user the questions that opening a session needs."""
 
@@ -74,7 +79,7 @@ class OpenDialog(Protocol):
 
 
 async def open_interactively(
-    open_session: Callable[[OpenRequest], Awaitable[Session]], request: OpenRequest, dialog: OpenDialog | None
+    open_session: OpenSession, request: OpenRequest, dialog: OpenDialog | None
 ) -> Session | None:
     """Open a session; ask the user which one, for trust, how to share it, for a model. None if the user declines.
 

@@ -23,16 +23,15 @@ from ouro.frontends.acp.editor_session import EditorSession
 from ouro.frontends.acp.transport import StdioTransport
 from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
 from ouro.frontends.headless.input import handle_signals
-from ouro.session import OpenRequest, Session, SessionCatalog, trust_question
+from ouro.session import OpenRequest, OpenSession, SessionCatalog, trust_question
 from ouro.session_options import Options
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
 
 P = ParamSpec("P")
 T = TypeVar("T")
-OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 MakeOpener = Callable[[Options], OpenSession]
-OpenCatalog = Callable[[Path], Awaitable[SessionCatalog]]
+CatalogOf = Callable[[Path], Awaitable[SessionCatalog]]
 PAGE = 50
 """Maximum sessions in one answer to `session/list`."""
 INVALID, INTERNAL, AUTH_REQUIRED, NOT_FOUND = -32602, -32603, -32000, -32002
@@ -51,7 +50,7 @@ STOP_REASONS: dict[Outcome, acp.StopReason] = {
 }
 
 
-async def run_acp(options: Options, make_opener: MakeOpener, open_catalog: OpenCatalog, stdin: int, stdout: int) -> int:
+async def run_acp(options: Options, make_opener: MakeOpener, open_catalog: CatalogOf, stdin: int, stdout: int) -> int:
     """Serve one client until it closes its end, or a signal comes; returns the exit code."""
     agent = EditorAgent(options, make_opener, open_catalog)
     serving = asyncio.create_task(
@@ -106,7 +105,7 @@ def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
 class EditorAgent:
     """The methods of the protocol; the SDK calls them by name."""
 
-    def __init__(self, options: Options, make_opener: MakeOpener, open_catalog: OpenCatalog) -> None:
+    def __init__(self, options: Options, make_opener: MakeOpener, open_catalog: CatalogOf) -> None:
         self._options = options
         self._make_opener = make_opener
         self._open_catalog = open_catalog

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Literal, TextIO
 
@@ -30,9 +30,8 @@ from ouro.frontends.headless.input import (
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
 from ouro.frontends.session_lines import card_line, now
 from ouro.messages import Image
-from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue, picture
+from ouro.session import Draft, OpenRequest, OpenSession, Session, TurnObserver, TurnQueue, picture
 
-OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 REFUSED = (
     "ouro runs headless, without a user to ask, so this was refused ({}). "
     "Do the work without it if possible; else say in your answer what was refused and how to allow it."

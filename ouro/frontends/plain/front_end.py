@@ -38,8 +38,8 @@ from ouro.frontends.session_lines import (
 )
 from ouro.frontends.welcome import is_first_start, welcome
 from ouro.messages import Image
-from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnQueue, open_interactively
-from ouro.session.opening import Part
+from ouro.session import Draft, Session, SessionCatalog, TurnQueue
+from ouro.session.opening import OpenCatalog, OpenRequest, OpenSession, Part, open_interactively
 from ouro.utils.text import escaped, one_line
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PERMIT = re.compile(r"(y|yes|s|session|a|always|n|no)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
-OpenSession = Callable[[OpenRequest], Awaitable[Session]]
-OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
 SHOWN_AGAIN = 3
 """User messages, with their turns, that are printed on resume."""
 _KEYS = (

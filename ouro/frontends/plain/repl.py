@@ -20,15 +20,13 @@ from ouro.frontends.headless.input import handle_signals, read_lines
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.plain.front_end import (
     LineQuestions,
-    OpenCatalog,
-    OpenSession,
     ReplFrontEnd,
     TurnQuestions,
     parse_part,
 )
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.session_lines import card_choices, card_line, card_lines, now, status_items
-from ouro.session import Draft, OpenRequest, Resumed, Session, TurnObserver, TurnQueue
+from ouro.session import Draft, OpenCatalog, OpenRequest, OpenSession, Resumed, Session, TurnObserver, TurnQueue
 from ouro.settings import TuiSettings
 from ouro.utils.log import log
 from ouro.utils.text import clean, plural

@@ -23,11 +23,10 @@ from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import AGAIN_QUITS, THEMES, Look, make_theme
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.session_picker import GetCatalog
 from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, show_sheet
 from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
-from ouro.session.opening import PICK
+from ouro.session.opening import PICK, OpenCatalog
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
@@ -51,7 +50,7 @@ class OuroApp(App[int], inherit_bindings=False):
         look: Look,
         *,
         save_theme: Callable[[str], None] | None = None,
-        open_catalog: GetCatalog | None = None,
+        open_catalog: OpenCatalog | None = None,
         driver_class: Any = None,
     ) -> None:
         super().__init__(driver_class=driver_class)

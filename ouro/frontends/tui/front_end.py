@@ -17,10 +17,10 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
+from ouro.frontends.tui.screens.session_picker import SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet, Picker, show_sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
-from ouro.session.opening import OpenRequest, open_interactively
+from ouro.session.opening import OpenCatalog, OpenRequest, open_interactively
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
@@ -40,7 +40,7 @@ class ScreenFrontEnd:
         keymap: Keymap,
         start: SessionStart,
         *,
-        open_catalog: GetCatalog | None = None,
+        open_catalog: OpenCatalog | None = None,
         save_theme: Callable[[str], None] | None = None,
     ) -> None:
         self._app = app

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from ouro.events import Event
     from ouro.frontends.tui.app import OuroApp
     from ouro.frontends.tui.first_frame import FirstFrame
-    from ouro.frontends.tui.screens.session_picker import GetCatalog
-    from ouro.session import Session
-
-OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
+    from ouro.session import OpenCatalog, OpenSession, Session
 
 OPEN_TIMEOUT = 0.5
 """Seconds that Textual waits for the session, and for a first request."""
@@ -137,7 +134,7 @@ def run_tui(
     frame: FirstFrame,
     *,
     save_theme: Callable[[str], None] | None = None,
-    open_catalog: GetCatalog | None = None,
+    open_catalog: OpenCatalog | None = None,
 ) -> int:
     """Run the full screen, from the first frame on; returns the exit code.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,14 +26,13 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.browser import Browser, Page
 from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
-from ouro.session.opening import OpenRequest
+from ouro.session.opening import OpenCatalog, OpenRequest
 from ouro.utils.runtime import tilde
 from ouro.utils.text import byte_size, clean, dollars
 
 if TYPE_CHECKING:
     from ouro.session import SessionCatalog, SessionInfo
 
-GetCatalog = Callable[[], Awaitable["SessionCatalog"]]
 WIDE_FROM = 112
 """The minimum columns to show the preview beside the list."""
 SEARCH_MESSAGES_AFTER = 0.15
@@ -105,7 +104,7 @@ class SessionPicker(Browser):
 
     def __init__(
         self,
-        get_catalog: GetCatalog,
+        get_catalog: OpenCatalog,
         keymap: Keymap,
         *,
         only: Collection[str] = (),
