@@ -14,9 +14,14 @@ from ouro.utils.runtime import get_home
 SYSTEM = ("/proc", "/sys", "/dev")
 _KEYS_IN_HOME = (
     ".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".netrc", ".git-credentials", ".pypirc",
-    ".password-store", ".config/gcloud", ".config/gh", ".local/share/keyrings", "Library/Keychains",
+    ".password-store", ".config/gcloud", ".config/gh", ".config/rclone", ".local/share/keyrings", "Library/Keychains",
+    ".pgpass", ".cargo/credentials.toml", ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json",
 )  # fmt: skip
-_OWN_SECRETS = ("models.yaml", "config.yaml", "trusted.yaml", "mark.key", "sessions", "history", "logs")
+_OWN_SECRETS = (
+    "models.yaml", "config.yaml", "trusted.yaml", "mark.key", "mcp.json", "mcp/tokens", "sessions", "sessions.git",
+    "sessions.key", "checkpoints", "cache", "history", "logs",
+)  # fmt: skip
+"""In `cache` the search index has the messages of all sessions; checkpoints have files that rules deny to read."""
 _ACTING_IN_HOME = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
 _KEY_FOLDERS = {".ssh", ".aws", ".gnupg"}
 _START_FILES = {

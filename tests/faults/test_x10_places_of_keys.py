@@ -48,6 +48,26 @@ def test_x10_read_rule_for_a_folder_does_not_cover_key_files(keys, home, mode):
         keys.open("~/.aws/credentials")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "~/.ouro/mcp.json",
+        "~/.ouro/mcp/tokens/a.json",
+        "~/.ouro/sessions.key",
+        "~/.ouro/sessions.git/HEAD",
+        "~/.ouro/checkpoints/app/HEAD",
+        "~/.ouro/cache/index.db-wal",
+        "~/.claude/.credentials.json",
+        "~/.codex/auth.json",
+        "~/.pgpass",
+    ],
+)
+def test_x10_tokens_and_copies_of_files_are_asked_about(keys, path):
+    permissions = Permissions(keys, "auto", allow=["read(~/**)"])
+    assert isinstance(permissions.decide("read", Effect.READ, [path]), Ask)
+    assert isinstance(permissions.decide("shell", Effect.RUN, [f"cat {path}"]), Ask)
+
+
 @pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
 @pytest.mark.parametrize("tool", ["write", "edit", "apply_patch"])
 @pytest.mark.parametrize("path", ["~/.aws/credentials", "~/.ouro/models.yaml", "~/.ouro/mark.key"])
