@@ -89,7 +89,7 @@ class AnswerSchema:
         from referencing.exceptions import Unresolvable
 
         for text in (answer, *reversed(_FENCE.findall(answer))):
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 value = json.loads(text)
                 break
         else:
@@ -98,6 +98,8 @@ class AnswerSchema:
             error = best_match(self._validator.iter_errors(value))
         except Unresolvable as unresolvable:
             raise UsageError(f"The schema refers to what it does not hold: {unresolvable}") from unresolvable
+        except RecursionError as deep:
+            raise AnswerMisfit("the answer is nested too deeply") from deep
         if error is not None:
             raise AnswerMisfit(f"{error.json_path}: {error.message[:500]}")
         try:

@@ -256,6 +256,14 @@ async def test_answer_that_fails_the_schema_is_requested_again(tmp_path):
     assert "'city' is a required property" in session.sent[2]
 
 
+@pytest.mark.parametrize("depth", [400, 100_000])
+async def test_l3_a_deep_answer_is_requested_again(tmp_path, depth):
+    schema = {"type": "object", "additionalProperties": {"$ref": "#"}}
+    session = FakeSession([says('{"a": ' * depth + "{}" + "}" * depth), says('{"a": {}}')])
+    run = await headless(session, schema=schema_file(tmp_path, schema))
+    assert (run.code, run.out) == (0, '{"a": {}}\n')
+
+
 async def test_third_invalid_answer_ends_the_run(tmp_path):
     session = FakeSession([says("1"), says("2"), says("3"), says("never asked for")])
     run = await headless(session, schema=schema_file(tmp_path))
