@@ -84,7 +84,7 @@ def test_tilde_in_a_rule_means_the_home_folder(home):
         ("web_fetch(https://[::1]:8000/*)", "https://[::1]:8000/x", True),
     ],
 )
-def test_a_rule_matches_urls_by_their_host(rule, url, matches):
+def test_x10_a_rule_matches_urls_by_their_host(rule, url, matches):
     assert parse_rule(rule).matches_url(url) is matches
 
 
