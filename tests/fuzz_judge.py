@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import os
 import random
 import re
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
@@ -359,13 +360,19 @@ class Lines:
         return [self._random.choice(pieces) for _ in range(self._random.randint(0, most))]
 
 
-def fuzz(judge: Judge, seconds: float, seed: str, most_found: int = 1) -> tuple[list[tuple[str, str]], int]:
-    """The shortened lines that were allowed and had an effect, with the effect; and the number of lines."""
+def within(seconds: float, lines: Iterable[str]) -> Iterator[str]:
+    """The lines until the time is over."""
+    end = time.monotonic() + seconds
+    return itertools.takewhile(lambda _: time.monotonic() < end, lines)
+
+
+def fuzz(judge: Judge, lines: Iterable[str], most_found: int = 1) -> tuple[list[tuple[str, str]], int]:
+    """The shortened lines that were allowed and had an effect, with the effect; and the number of allowed lines."""
     found: list[tuple[str, str]] = []
     batch: list[str] = []
-    ran, end = 0, time.monotonic() + seconds
-    for line in Lines(seed):
-        if time.monotonic() > end or len(found) >= most_found:
+    ran = 0
+    for line in lines:
+        if len(found) >= most_found:
             break
         batch += [line] if line not in batch and judge.allows(line) else []
         if len(batch) < _BATCH:
@@ -404,7 +411,7 @@ def main() -> int:
         os.environ["HOME"] = str(base / "home")
         judge = Judge(base / "scratch", base / "home")
         idle = without_effect(judge) if options.battery and judge.keeper else []
-        found, ran = fuzz(judge, options.seconds, options.seed, options.holes)
+        found, ran = fuzz(judge, within(options.seconds, Lines(options.seed)), options.holes)
     for line in idle:
         print(f"allowed, or without an effect: {line!r}")
     print(f"seed {options.seed}: {ran} lines ran unasked, {len(found)} had an effect")

@@ -471,7 +471,7 @@ class Copy:
         python = self.folder / ".venv" / "bin" / "python"
         command = [str(python), "-m", "pytest", "-q", "-x", "-p", "no:randomly", *words]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        environment |= {"PYTHONDONTWRITEBYTECODE": "1", "OURO_FUZZ_SECONDS": "3"}
+        environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
         process = subprocess.Popen(
             command, cwd=self.folder, env=environment, start_new_session=True, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
