@@ -1,5 +1,6 @@
 """Flags, and the end of the process: exit handlers run and output is written, without Python's module clean-up."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_unwritable_stdout_is_an_error(line, home):
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_is_no_error(closed, home):
-    line = f"{sys.executable} -m ouro config --json {closed}"
+    line = f"{shlex.quote(sys.executable)} -m ouro config --json {closed}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

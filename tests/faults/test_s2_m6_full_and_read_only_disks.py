@@ -1,13 +1,14 @@
 """S2, M6: commands on a full disk and with a read-only home: no traceback, but the path and what to do."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-OURO = f"{sys.executable} -m ouro"
+OURO = f"{shlex.quote(sys.executable)} -m ouro"
 
 
 def run(home: Path, script: str) -> str:

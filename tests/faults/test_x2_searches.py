@@ -1,10 +1,12 @@
 """X2: a path that is too deep is refused immediately; a search ends when ouro ends."""
 
+import shlex
 import subprocess
 import sys
 
 import pytest
-from fakes.shells import living, until
+from fakes.shells import living
+from fakes.waiting import until
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace
@@ -58,7 +60,7 @@ async def test_x2_search_reports_files_that_are_too_large(tmp_path):
 async def test_x2_slow_search_is_stopped_with_a_note(tmp_path, monkeypatch):
     monkeypatch.setattr("ouro.tools.grep._TIMEOUT", 0.5)
     program = tmp_path / "rg"
-    program.write_text(f'#!/bin/sh\n{find_ripgrep()} "$@"\nexec sleep 60\n')
+    program.write_text(f'#!/bin/sh\n{shlex.quote(find_ripgrep())} "$@"\nexec sleep 60\n')
     program.chmod(0o755)
     monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: str(program))
     (tmp_path / "a.txt").write_text("needle\n")

@@ -3,23 +3,19 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 from fakes.mcp_bench import FAKE, Bench, fake
+from fakes.waiting import until
 
 from ouro.errors import ToolError
 from ouro.mcp.servers import ServerFailed
 from ouro.safety import Confinement
 from ouro.settings import McpServerSettings
-
-
-async def until(condition, seconds=20):
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def silent(_text):
@@ -123,7 +119,7 @@ async def test_missing_command_is_reported(bench: Bench):
 
 async def test_a_command_may_be_relative_to_the_folder_of_the_session(bench: Bench):
     script = bench.folder / "server.sh"
-    script.write_text(f"#!/bin/sh\nexec {sys.executable} {FAKE}\n")
+    script.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, str(FAKE)])}\n")
     script.chmod(0o755)
     assert (await bench.open(one=McpServerSettings(command="./server.sh")).ready("one")).state == "ready"
 

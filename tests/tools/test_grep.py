@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -243,7 +244,9 @@ async def test_files_that_cannot_be_read_are_counted(monkeypatch):
         (folder / "secret.py").chmod(0)
         if os.getuid() == 0:  # root reads every file
             program = folder / "rg"
-            program.write_text(f'#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups {find_ripgrep()} "$@"\n')
+            program.write_text(
+                f'#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups {shlex.quote(find_ripgrep())} "$@"\n'
+            )
             program.chmod(0o755)
             monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: str(program))
         text = await run_grep(Grep(Workspace(folder)), "hello", type="py")
