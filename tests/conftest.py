@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,6 +100,7 @@ def environment_of_all_tests() -> None:
         if name not in KEPT_VARIABLES and not name.startswith(("PYTEST", "COV", "HYPOTHESIS")):
             del os.environ[name]
     os.environ |= {"TZ": "UTC", "PYTHONUTF8": "1", "GIT_CONFIG_NOSYSTEM": "1"}
+    time.tzset()
     with tempfile.TemporaryDirectory() as folder:
         if choose_sandbox(Path(folder)).sandbox.tier == "none":
             os.environ["OURO_SANDBOX_ENABLED"] = "false"  # without it `auto` would ask in every test

@@ -145,10 +145,7 @@ def send_with_commit_lock(ouro, said, *steps):
     ouro.server.script([*(Reply(calls=[step]) for step in steps), Reply("Noted.", hold=answer, after=0)])
     talk = Talk(ouro)
     talk.send(said)
-    end = time.monotonic() + 20
-    while len(ouro.server.requests) <= len(steps):
-        assert time.monotonic() < end, "the calls have not ended"
-        time.sleep(0.01)
+    ouro.server.wait_asked(len(steps) + 1)
     with git_held(ouro.home / "history.git"):
         answer.set()
         yield talk

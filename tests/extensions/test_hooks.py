@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import threading
@@ -10,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from fakes.waiting import until
 
 from ouro.extensions import Checks, Hooks, fetched, install, load_hooks, own_arguments, tool_data
 from ouro.extensions.hook_process import MAX_OUTPUT
@@ -337,9 +337,7 @@ def test_hook_can_change_arguments_by_claude_code_names(arguments, changed, made
 
 async def _wait_for_end(pid: int) -> None:
     """Wait until a killed process has ended."""
-    async with asyncio.timeout(10):
-        while _runs(pid):
-            await asyncio.sleep(0.01)
+    await until(lambda: not _runs(pid))
 
 
 def _runs(pid: int) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 
+from fakes.waiting import until
 from ouro.assemble import Options, opener
 from ouro.errors import ModelError
 from ouro.llm import ScriptedModel, ScriptedReply
@@ -66,11 +66,10 @@ async def say(session, *texts):
             pass
 
 
-async def wait_until_quiet(session, *, seconds: float = 30.0):
+async def wait_until_quiet(session):
     """Wait until only background tasks that wait for the user are left."""
-    async with asyncio.timeout(seconds):
-        while any(not task.get_name().startswith(("ask about", "nothing")) for task in session.turn.tasks._background):
-            await asyncio.sleep(0.01)
+    tasks = session.turn.tasks
+    await until(lambda: all(task.get_name().startswith(("ask about", "nothing")) for task in tasks._background))
 
 
 def unread_events(session) -> list:

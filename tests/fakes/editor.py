@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 
 from fakes.npm import PACKAGES
 from fakes.ouro_program import OuroProgram
+from fakes.waiting import PATIENCE
 from ouro.assemble import opener
 from ouro.cli import _catalog
 from ouro.frontends.acp.server import EditorAgent
@@ -176,7 +177,7 @@ class Editor:
 
     async def until(self, test: Any) -> None:
         """Wait until a condition is true."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not test():
                 self.changed.clear()
                 await self.changed.wait()

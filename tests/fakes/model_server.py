@@ -69,6 +69,7 @@ from fakes.model_script import (
     paced,
     sse,
 )
+from fakes.waiting import PATIENCE
 
 __all__ = [
     "Call",
@@ -139,14 +140,14 @@ class ModelServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def wait_asked(self, count: int, seconds: float = 30) -> list[Request]:
+    def wait_asked(self, count: int, seconds: float = PATIENCE) -> list[Request]:
         """Wait for `count` requests, and return them."""
         with self._came:
             if not self._came.wait_for(lambda: len(self.requests) >= count, seconds):
                 raise AssertionError(f"{len(self.requests)} requests came, not {count}")
         return self.requests[:count]
 
-    async def asked(self, count: int, seconds: float = 30) -> list[Request]:
+    async def asked(self, count: int, seconds: float = PATIENCE) -> list[Request]:
         """The same, without blocking the event loop."""
         return await asyncio.to_thread(self.wait_asked, count, seconds)
 

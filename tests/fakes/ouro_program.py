@@ -18,6 +18,7 @@ import yaml
 
 from fakes.model_server import ModelServer
 from fakes.terminal import Terminal
+from fakes.waiting import PATIENCE
 
 KEY = "sk-proj-0wnK3yOfTheTestsZ9y8X7w6V5u4T3s2"
 ANTHROPIC = "anthropic/claude-sonnet-4-5"
@@ -71,7 +72,7 @@ class OuroTerminal(Terminal):
 
     def press(self, key: str, done: Callable[[], bool]) -> None:
         """Press a key until it has an effect: a new question or paste ignores keys for a moment."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while not done():
             assert time.monotonic() < end, self.text()
             self._watch(lambda: False)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fakes.fake_session import FakeSession, opener
+from fakes.waiting import PATIENCE
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.run import SessionStart
@@ -25,11 +26,11 @@ def screen_of(
     return OuroApp(start, Look(**values))
 
 
-async def until(pilot, is_so: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(pilot, is_so: Callable[[], object]) -> None:
     """Let the app work until a condition is true."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE
     while not is_so():
-        assert time.monotonic() < end, f"not true in {seconds} s"
+        assert time.monotonic() < end, f"not true in {PATIENCE:g} s"
         await pilot.pause()
         await asyncio.sleep(0.005)
 

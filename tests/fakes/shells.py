@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable
 from pathlib import Path
 
+from fakes.waiting import PATIENCE
 from ouro.safety import Confinement, child_environment
 from ouro.settings import SandboxSettings
 from ouro.tools.shell import Shell, ShellArgs, ShellJobs
@@ -27,7 +26,7 @@ class ShellBench:
         self.reported: list[str] = []
         self.context = ToolContext(self.reported.append, ask=self._nobody)
 
-    async def run(self, command: str, timeout: float = 10, **arguments: object) -> ToolResult:
+    async def run(self, command: str, timeout: float = PATIENCE, **arguments: object) -> ToolResult:
         """Run one command with the tool."""
         arguments = {"command": command, "timeout_seconds": timeout, **arguments}
         return await self.shell.run(ShellArgs(**arguments), self.context)
@@ -47,10 +46,3 @@ def living(mark: str) -> list[int]:
             except OSError:
                 continue
     return found
-
-
-async def until(state: Callable[[], object], seconds: float = 5) -> None:
-    """Wait until a condition is true; fails after `seconds`."""
-    async with asyncio.timeout(seconds):
-        while not state():
-            await asyncio.sleep(0.005)

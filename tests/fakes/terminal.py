@@ -15,6 +15,8 @@ from pathlib import Path
 import pexpect
 import pyte
 
+from fakes.waiting import PATIENCE
+
 # pyte misreads the sequences of the keyboard protocol. Half a sequence waits for its other half.
 _NOT_FOR_PYTE = re.compile(rb"\x1b\[[<>=][\d;]*[a-zA-Z]")
 _HALF = re.compile(rb"\x1b(\[[<>=]?[\d;]*)?\Z")
@@ -43,7 +45,7 @@ class Terminal:
         """The modes of a new terminal: the program may change them before they can be read."""
         self.started = time.monotonic()
         self.child = pexpect.spawn(
-            command[0], list(command[1:]), env=dict(environment), cwd=str(cwd), dimensions=size, timeout=20
+            command[0], list(command[1:]), env=dict(environment), cwd=str(cwd), dimensions=size, timeout=PATIENCE
         )
         self.child.delaybeforesend = None
         self.child.delayafterclose = self.child.delayafterterminate = self.child.ptyproc.delayafterclose = 0.01
@@ -92,7 +94,7 @@ class Terminal:
             if question in data:
                 self.child.send(answer)
 
-    def until(self, is_so: Callable[[], object], seconds: float = 20.0) -> None:
+    def until(self, is_so: Callable[[], object], seconds: float = PATIENCE) -> None:
         """Read until a condition is true."""
         end = time.monotonic() + seconds
         while not is_so():
@@ -144,7 +146,7 @@ class Terminal:
         """Send the program a signal."""
         os.kill(self.pid, number)
 
-    def end(self, seconds: float = 20.0) -> int:
+    def end(self, seconds: float = PATIENCE) -> int:
         """Read to the end; returns the exit code, 128 and more for a signal."""
         end = time.monotonic() + seconds
         while self.read() or self.child.isalive():

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from fakes.model_server import Call, ModelServer, Raw, Reply, Tokens, agent, failure, markdown
+from fakes.waiting import PATIENCE
 
 
 def ask(server, *messages, wire="openai", stream=True, tools=(), **more):
@@ -17,7 +18,7 @@ def ask(server, *messages, wire="openai", stream=True, tools=(), **more):
     ]
     path = "/v1/chat/completions" if wire == "openai" else "/v1/messages"
     body = {"model": "m", "messages": messages, "stream": stream, **more}
-    return httpx.post(server.url + path, json=body, timeout=5)
+    return httpx.post(server.url + path, json=body, timeout=PATIENCE)
 
 
 def events(answer):

@@ -1,13 +1,22 @@
-"""Run a coroutine to its end from code that is not asynchronous."""
+"""Wait: for a condition, or from code that is not asynchronous for a coroutine."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+PATIENCE = 60.0
+"""Seconds until a test that waits fails. Only a failing test waits as long; a busy machine may need many."""
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait until a condition is true."""
+    async with asyncio.timeout(PATIENCE):
+        while not is_so():
+            await asyncio.sleep(0.005)
 
 
 class BytesFile:

@@ -11,6 +11,7 @@ from acp import PROTOCOL_VERSION, RequestError
 from fakes.editor import Editor, connected
 from fakes.model_server import Call, Reply, agent
 from fakes.ouro_program import OuroProgram
+from fakes.waiting import PATIENCE
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": PROTOCOL_VERSION}}
 
@@ -88,7 +89,7 @@ async def test_f6_a_cancel_at_any_moment_ends_the_prompt_as_cancelled(ouro):
             for _ in range(steps):
                 await asyncio.sleep(0)
             await connection.agent.cancel(connection.session_id)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 assert await prompt == "cancelled"
 
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import pytest
 from fakes.model_server import Call, ModelServer, Raw, Reply
+from fakes.waiting import PATIENCE
 from fakes.wires import first_text
 
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
@@ -28,7 +29,7 @@ async def test_l7_stream_that_opens_without_data_times_out(wire):
 
 async def test_l7_stream_that_stops_midway_times_out(wire):
     wire.server.script([Reply("one two three four five six", fault="stall", after=1)])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         error, _ = await wire.failure(timeouts=Timeouts(first=30, idle=0.3))
     assert isinstance(error, TransientModelError)
 

@@ -1,10 +1,10 @@
 """M1, for notes: text from files, pages and pipes becomes no note, whatever the classifier answers."""
 
-import asyncio
 import subprocess
 
 import pytest
 from fakes.classifier import Two, add, say, wait_until_quiet
+from fakes.waiting import until
 from fakes.words_of_others import EVIL, PHRASINGS
 
 from ouro.llm import call
@@ -34,9 +34,7 @@ def run_two_sessions(repository):
         await session.close()
         again = await two.open(repository)
         await say(again, "hello once more")
-        async with asyncio.timeout(30):
-            while not two.captures:
-                await asyncio.sleep(0.01)
+        await until(lambda: two.captures)
         await wait_until_quiet(again)
         waiting = again.memory.manager.proposals()
         await again.close()

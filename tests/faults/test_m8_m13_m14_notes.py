@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from fakes.classifier import Two, add, say, wait_until_quiet
+from fakes.waiting import until
 
 from ouro.memory.long_term.git.files import MemoryFiles
 from ouro.memory.long_term.notes.note import Note, parse_note
@@ -156,9 +157,7 @@ async def test_three_sessions_capturing_at_once_lose_nothing(repository, home):
     twos = [Two([add(f"{each.capitalize()}.")]) for each in said]
     sessions = [await two.open(repository) for two in twos]
     await asyncio.gather(*(say(session, each) for session, each in zip(sessions, said, strict=True)))
-    async with asyncio.timeout(60):
-        while len(texts(repository / ".ouro" / "memory")) < 3:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(texts(repository / ".ouro" / "memory")) >= 3)
     await asyncio.gather(*(say(session, "and on we go") for session in sessions))
     for session in sessions:
         await session.close()

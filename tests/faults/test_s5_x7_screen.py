@@ -8,13 +8,6 @@ import pytest
 from fakes.terminal import is_alive
 
 
-def until_gone(pid, seconds):
-    end = time.monotonic() + seconds
-    while is_alive(pid):
-        assert time.monotonic() < end, "it is still there"
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_s5_signal_when_idle_restores_the_terminal_and_sets_exit_code(start, number, code):
     terminal = start("plain")
@@ -32,7 +25,7 @@ def test_s5_signal_in_a_turn_kills_children_even_if_the_session_hangs(start, sce
     child = int((tmp_path / "child").read_text())
     os.kill(terminal.child.pid, signal.SIGTERM)
     assert terminal.end() == 143
-    until_gone(child, 2)
+    terminal.until(lambda: not is_alive(child))
 
 
 @pytest.mark.parametrize("scenario", ["plain", "child", "stream"])
@@ -43,9 +36,10 @@ def test_s5_closing_the_terminal_ends_the_program_and_its_children(start, scenar
     if scenario == "child":
         terminal.until(lambda: (tmp_path / "child").exists())
     terminal.hang_up()
-    assert terminal.end(seconds=5) == 129
+    assert terminal.end() == 129
     if scenario == "child":
-        until_gone(int((tmp_path / "child").read_text()), 2)
+        child = int((tmp_path / "child").read_text())
+        terminal.until(lambda: not is_alive(child))
 
 
 def test_x7_the_whole_command_is_shown_escaped_with_its_length(start):

@@ -7,8 +7,8 @@ import sys
 import time
 
 import pytest
-from fakes.shells import living, until
-from fakes.waiting import wait
+from fakes.shells import living
+from fakes.waiting import until, wait
 
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.long_term.git.repository import GitRepository

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import resource
-import time
 from pathlib import Path
 
 import pytest
-from fakes.shells import ShellBench, living, until
+from fakes.shells import ShellBench, living
+from fakes.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def bench(tmp_path) -> ShellBench:
 )
 async def test_x2_a_daemon_neither_blocks_the_call_nor_outlives_it(bench, line):
     seconds = f"9{os.getpid():07}"  # only processes of this test
-    result = await bench.run(line.replace("98701", seconds), timeout=8)
+    result = await bench.run(line.replace("98701", seconds))
     assert result.text.startswith("done\n[exit code 0")
     await until(lambda: not living(seconds))
 
@@ -70,13 +70,12 @@ async def test_x2_number_of_processes_is_limited(bench):
 
 
 async def test_x2_an_interrupted_call_ends_its_processes_at_once(bench):
-    task = asyncio.create_task(bench.run("trap '' TERM; echo up; sleep 98704 & while :; do wait; done", timeout=60))
+    task = asyncio.create_task(bench.run("trap '' TERM; echo up; sleep 98704 & while :; do wait; done", timeout=600))
     await until(lambda: bench.reported)
-    started = time.monotonic()
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert time.monotonic() - started < 5
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(asyncio.CancelledError):
+            await task
     await until(lambda: not living("98704"))
 
 

@@ -18,20 +18,20 @@ def bench(tmp_path) -> ShellBench:
 
 @pytest.mark.parametrize("line", ["cat", 'read x; echo "got:$x"', "python3 -c 'print(repr(input()))'", "head -c 1"])
 async def test_x3_input_is_empty(bench, line):
-    result = await bench.run(line, timeout=5)
+    result = await bench.run(line)
     assert "time limit" not in result.text
 
 
 async def test_x3_git_does_not_prompt_for_credentials(bench):
     line = "git -c credential.helper= ls-remote https://127.0.0.1:9/x.git; echo $GIT_TERMINAL_PROMPT"
-    result = await bench.run(line, timeout=5)
+    result = await bench.run(line)
     assert "\n0\n" in result.text
 
 
 async def test_x3_pagers_and_editors_do_not_wait(bench):
     line = "git init -q . && git commit -q --allow-empty -m one && git log"
     line += " && git commit --amend -q --allow-empty && git log --format=%s"
-    result = await bench.run(line, timeout=5)
+    result = await bench.run(line)
     assert "\none\n[exit code 0" in result.text
 
 
@@ -48,7 +48,7 @@ PROGRAM = textwrap.dedent(
     from fakes.shells import ShellBench
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     assert open("/dev/tty")
-    result = asyncio.run(ShellBench(Path(sys.argv[1])).run(sys.argv[2], timeout=5))
+    result = asyncio.run(ShellBench(Path(sys.argv[1])).run(sys.argv[2]))
     print("FAILED" if result.failed else "SUCCEEDED", result.text)
     """
 )

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from fakes.waiting import PATIENCE
 
 from ouro.assemble import Options, open_session, opener
 from ouro.errors import ConfigError, ModelUnavailable
@@ -70,7 +71,7 @@ async def test_x5_interrupt_ends_the_turn_in_each_phase(repository, phase, times
         silent.session = session
         session.model_source._models = [silent]
     seen = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         async for event in session.send("do it"):
             seen.append(event)
             if kind is not None and isinstance(event, kind):
@@ -95,7 +96,7 @@ async def test_x5_interrupt_before_the_turn_starts_ends_it(repository):
 
     listening = asyncio.create_task(listen())
     asyncio.get_running_loop().call_soon(session.interrupt)  # the turn exists, but has not run yet
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await listening
     assert seen == [INTERRUPTED]
     assert not session.running
@@ -240,7 +241,7 @@ async def test_x5_interrupt_during_compaction_changes_nothing(repository, by_han
     before, status = session.transcript.context(), session.status()
     stream = session.window.compact("") if by_hand else session.send("go on")
     seen = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         async for event in stream:
             seen.append(event)
             if isinstance(event, Compacting):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.model_server import Reply, Tokens
+from fakes.waiting import until
 from fakes.wires import KEY, Wire, chunks_of, first_text
 from msgspec.structs import replace
 
@@ -70,8 +71,7 @@ async def test_process_that_cannot_start_reports_the_reason(monkeypatch, when):
     monkeypatch.setattr(litellm_model, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
     process = WorkerProcess(litellm_model.WORKER)
     monkeypatch.setattr(litellm_model, "share_process", lambda _user: process)
-    while when != "at once" and process.alive:
-        await asyncio.sleep(0.01)
+    await until(lambda: when == "at once" or not process.alive)
     with pytest.raises(ModelUnavailable, match="no litellm here"):
         await anext(litellm_model.stream_events("tests", "ask", {}, Endpoint(limits=Timeouts(first=5))))
 

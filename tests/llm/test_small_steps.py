@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from fakes.waiting import until
 
 from ouro.errors import TransientModelError
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ScriptedReply, ToolSpec
@@ -288,8 +289,7 @@ async def test_partial_step_is_not_shown():
     call = ModelCall([model], after_read("a.py"), TOOLS)
     shown = []
     running = asyncio.create_task(call.run(shown.append))
-    while not model.requests:
-        await asyncio.sleep(0)
+    await until(lambda: model.requests)
     await asyncio.sleep(0.01)
     assert (call.partial().parts, shown) == ((), [])
     held.set()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fakes.mcp_bench import Bench
 from fakes.mcp_http_server import HttpServer, Logins
+from fakes.waiting import until
 
 from ouro.errors import ToolError
 from ouro.mcp import Tokens
@@ -79,9 +80,7 @@ async def test_changed_tool_list_is_noticed(bench: Bench, start_server):
     servers = bench.open(remote=at(start_server()))
     remote = await servers.ready("remote")
     await remote.call("grow", {}, lambda _: None)
-    async with asyncio.timeout(20):
-        while not remote.unapproved():
-            await asyncio.sleep(0.02)
+    await until(remote.unapproved)
     assert [tool.name for tool in remote.unapproved()] == ["grown"]
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from fakes.waiting import until
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
@@ -266,8 +267,7 @@ async def test_side_question_reuses_the_prefix_and_is_not_kept(repository):
 async def test_side_question_during_a_turn_sees_answered_calls(repository):
     session, model = await opened(repository, call("shell", command="sleep 30"), "It sleeps.")
     turn = asyncio.create_task(say(session, "Wait."))
-    while not session.transcript.messages() or not session.transcript.messages()[-1].tool_calls:
-        await asyncio.sleep(0.01)
+    await until(lambda: (messages := session.transcript.messages()) and messages[-1].tool_calls)
     assert await session.window.ask_aside("What are you doing?") == "It sleeps."
     asked = model.requests[-1].messages
     assert asked[-2].role == "tool"

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from fakes.waiting import until
 from PIL import Image as Pillow
 
 from ouro.assemble import Options, opener
@@ -290,8 +291,7 @@ async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_undone(re
     open_session, model = make(repository, ScriptedReply("Wait.", hold=going.wait), "I see.")
     session = await open_session(OpenRequest())
     turn = asyncio.create_task(collect(session.send("one")))
-    while not model.requests:
-        await asyncio.sleep(0)
+    await until(lambda: model.requests)
     await collect(session.run_shell("echo from beside", share=True))
     assert (session.waiting, session.withdraw()) == ((), None)
     going.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fakes.waiting import until
 
 from ouro.assemble import opener
 from ouro.errors import TrustNeeded
@@ -131,8 +131,7 @@ async def test_call_and_notification_events_match_claude_code(repository, home):
     write_config(home, yaml.safe_dump({"hooks": hooks}))
     session, _ = await opened(repository, call("write", path="a.py", content="x"), "Done.")
     await play(session)
-    while len(session.turn.hooks.hooks.runs) < 2:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(session.turn.hooks.hooks.runs) >= 2)
     asked, called = (json.loads((repository / name).read_text()) for name in ("asked.json", "call.json"))
     assert (asked["notification_type"], asked["kind"]) == ("permission_prompt", "permission")
     assert called["tool_use_id"] == next(
@@ -282,8 +281,7 @@ async def test_an_interrupt_ends_a_hook(repository, home):
     async for event in session.send("go"):
         seen.append(event)
         if type(event).__name__ == "ToolStarted":
-            while not (repository / "pid").exists() or not (repository / "pid").read_text().strip():
-                await asyncio.sleep(0.01)
+            await until(lambda: (repository / "pid").exists() and (repository / "pid").read_text().strip())
             session.interrupt()
     assert seen[-1].outcome == "interrupted"
     with pytest.raises(ProcessLookupError):
@@ -343,8 +341,7 @@ async def test_notification_hook_of_a_skill_runs_at_the_next_question(repository
     write(home / ".claude/skills/loud/SKILL.md", f"---\ndescription: Loud.\n{hook}\n---\nBe loud.\n")
     session, _ = await opened(repository, call("skill", name="loud"), call("write", path="a", content="x"), "Done.")
     await play(session)
-    while not session.turn.hooks.hooks.runs:
-        await asyncio.sleep(0.01)
+    await until(lambda: session.turn.hooks.hooks.runs)
     assert (repository / "told").exists()
     await session.close()
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from fakes.fake_session import FakeSession, Wait, says
+from fakes.waiting import until
 from msgspec.structs import replace
 
 from ouro.events import Notice, Titled, TurnFinished
@@ -37,12 +38,6 @@ def queue_for(session, **options):
     queue = TurnQueue(recorder, **options)
     queue.attach(session)
     return queue, recorder
-
-
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 async def test_messages_before_the_session_opens_run_in_order():

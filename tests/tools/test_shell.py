@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from fakes.shells import ShellBench, living, until
+from fakes.shells import ShellBench, living
+from fakes.waiting import until
 
 from ouro.display import CommandOutput
 from ouro.errors import ToolError

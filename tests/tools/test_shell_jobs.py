@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from fakes.shells import ShellBench, living, until
+from fakes.shells import ShellBench, living
+from fakes.waiting import until
 
 from ouro.errors import ToolError
 from ouro.tools.shell import JobArgs, ShellKill, ShellOutput, ShellOutputArgs

@@ -9,6 +9,7 @@ from pathlib import Path
 import pexpect
 import pyte
 import pytest
+from fakes.waiting import PATIENCE
 
 TESTS = Path(__file__).parents[2]
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -21,7 +22,7 @@ class Terminal:
     def __init__(self, turns, term="xterm-256color"):
         environment = {**os.environ, "TERM": term, "PYTHONPATH": str(TESTS)}
         command = [sys.executable, "-m", "fakes.repl_program", turns]
-        self.child = pexpect.spawn(command[0], command[1:], env=environment, dimensions=(30, 100), timeout=20)
+        self.child = pexpect.spawn(command[0], command[1:], env=environment, dimensions=(30, 100), timeout=PATIENCE)
         self.child.delaybeforesend = None
         self.screen = pyte.Screen(100, 30)
         self.screen.write_process_input = self.child.send
@@ -31,7 +32,7 @@ class Terminal:
 
     def wait_for(self, text):
         """Read until this text is printed, after the last text that was waited for."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while (place := self.printed.find(text, self._read_up_to)) < 0:
             assert time.monotonic() < end, f"{text!r} was not printed:\n" + "\n".join(self.screen.display)
             assert self._read(), f"{text!r} was not printed before the end:\n{self.printed}"
@@ -58,7 +59,7 @@ class Terminal:
 
     def end(self):
         """The complete output when the program has ended."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while self._read():
             assert time.monotonic() < end, "it did not end:\n" + "\n".join(self.screen.display)
         return self.printed
@@ -191,7 +192,7 @@ def test_closed_terminal_ends_the_program_s5(terminal, term):
     screen.type("go\r")
     screen.wait_for("Working.")
     screen.child.ptyproc.fileobj.close()
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while screen.child.isalive():
         assert time.monotonic() < end, "it lives on without its terminal"
 
@@ -281,7 +282,7 @@ def test_a_signal_ends_piped_input_in_a_turn_s5():
             pass
         program.terminate()
         try:
-            assert "code=143" in program.communicate(timeout=20)[0]
+            assert "code=143" in program.communicate(timeout=PATIENCE)[0]
         finally:
             program.kill()
 

@@ -125,7 +125,7 @@ def test_background_reply_between_first_frame_and_app_is_used(start, tmp_path):
     terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
     terminal.send(" more")
     terminal.until(lambda: terminal.shows("❯ typed more"))
-    terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"}, 5)
+    terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"})
 
 
 def test_late_background_reply_changes_the_theme_and_types_nothing(start):

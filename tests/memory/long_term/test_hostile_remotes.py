@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes.memory_editors import unapproved
-from fakes.shells import until
+from fakes.waiting import until
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term import sync as sync_merge

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 
 import pytest
+from fakes.waiting import PATIENCE, until
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
@@ -106,9 +107,8 @@ async def test_an_expired_note_asks_its_owner_once(shared, repository, monkeypat
                     session.answer(event.question_id, answers.pop(0))
                 if not answers:
                     break
-        while len(known.read_text().split() if known.exists() else ()) < 6:
-            await asyncio.sleep(0.005)
-        async with asyncio.timeout(2):  # no second question about the same note: it would wait for an answer
+        await until(lambda: known.exists() and len(known.read_text().split()) >= 6)
+        async with asyncio.timeout(PATIENCE):  # no second question about the same note: it would wait for an answer
             await ask_owner(session.memory.manager, session.turn.tasks)
         await session.close()
         return asked

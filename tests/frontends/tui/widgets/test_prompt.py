@@ -7,6 +7,7 @@ from io import BytesIO
 import pytest
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, until
+from fakes.waiting import PATIENCE
 from PIL import Image as Pillow
 from PIL import ImageGrab
 from textual import events
@@ -326,7 +327,7 @@ async def test_a_key_is_drawn_without_waiting_for_the_next_frame(monkeypatch):
         screen._update_timer.stop()  # no further frame is drawn by the timer
         monkeypatch.setattr(app, "_display", lambda _, update: drawn.append(screen_text(app)))
         prompt.post_message(events.Key("x", "x"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not any("❯ x" in text for text in drawn):
                 await asyncio.sleep(0.001)  # not `until`, because the pilot draws as well
 

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from fakes.classifier import Two, add, say, unread_events, wait_until_quiet
 from fakes.memory_editors import editor_of
+from fakes.waiting import until
 
 from ouro.events import QuestionAsked, Reply
 from ouro.memory.long_term.capture.observer import KEEP_BOTH, KEEP_OLD, REPLACE
@@ -198,9 +199,7 @@ async def test_contradiction_of_a_core_line_asks_the_user(repository, notes, ans
     assert (f"): {old}\n- now: {new}" in asked[0].question.details, len(asked)) == (True, 1)
     assert ((notes.folder / "facts.md").read_text(), notes.all()) == (f"- {old}\n", [])
     session.answer(asked[0].question_id, answer)
-    async with asyncio.timeout(30):
-        while session.turn.tasks._background:
-            await asyncio.sleep(0.01)
+    await until(lambda: not session.turn.tasks._background)
     await session.close()
 
     assert ((notes.folder / "facts.md").read_text(), notes.all()) == (left.format(old=old, new=new), [])

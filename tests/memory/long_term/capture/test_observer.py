@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from fakes.classifier import Two, add, say, unread_events, wait_until_quiet
+from fakes.waiting import until
 
 from ouro.errors import ModelUnavailable
 from ouro.events import NoteKept, Notice, QuestionAsked, Reply
@@ -73,9 +74,7 @@ async def test_note_is_captured_after_some_turns_and_reported_with_undo(reposito
 
 async def wait_for_captures(session, two, count=1):
     """Wait until the classifier has got `count` requests and no capture is running."""
-    async with asyncio.timeout(30):
-        while len(two.captures) < count or _at_work(session):
-            await asyncio.sleep(0.01)
+    await until(lambda: len(two.captures) >= count and not _at_work(session))
 
 
 def _at_work(session) -> bool:
@@ -140,9 +139,7 @@ async def test_hanging_classifier_does_not_delay_the_session(repository, setting
     for number in range(6):
         await say(session, f"this is turn number {number}")
         if number == 1:
-            async with asyncio.timeout(30):
-                while not two.captures:
-                    await asyncio.sleep(0.01)
+            await until(lambda: two.captures)
 
     assert two.order == ["talk", "talk", "capture", "talk", "talk", "talk", "talk"]
     assert [each for each in unread_events(session) if isinstance(each, NoteKept)] == []
@@ -387,9 +384,7 @@ async def test_contradiction_asks_the_user(repository, settings, repo_notes, ans
             await asyncio.sleep(0.01)
     assert (asked[0].of_turn, TESTS in asked[0].question.details) == (False, True)
     session.answer(asked[0].question_id, Reply((answer,)))
-    async with asyncio.timeout(30):
-        while session.turn.tasks._background:
-            await asyncio.sleep(0.01)
+    await until(lambda: not session.turn.tasks._background)
 
     assert sorted(each.text for each in repo_notes()) == sorted(left)
     new = [each for each in repo_notes() if each.id != old.id]

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 from fakes.classifier import wait_until_quiet
 from fakes.stored_sessions import old_session, records_of, session_id
+from fakes.waiting import until
 
 from ouro.assemble import Options, opener
 from ouro.cli import main
@@ -119,8 +120,7 @@ async def test_closing_does_not_wait_for_a_slow_model(repository):
     model = Model(ScriptedReply(LINES, hold=asyncio.Event().wait))
     session = await opened(repository, model)
     _ = [event async for event in session.send("hello")]
-    while not model.asked:
-        await asyncio.sleep(0.01)
+    await until(lambda: model.asked)
     await session.close()
     assert records_of(session_id(1), SummaryRecord) == []
 
