@@ -295,6 +295,18 @@ def model_server():
         yield server
 
 
+@pytest.fixture
+def ouro(model_server, repository):
+    """The program in a repository; its model follows the lines of a prompt (see fakes.model_script.agent)."""
+    from fakes.model_server import agent
+    from fakes.ouro_program import OuroProgram
+
+    model_server.script(agent)
+    program = OuroProgram(model_server, repository)
+    yield program
+    program.close()
+
+
 @pytest.fixture(scope="session")
 def litellm_kept():
     """Start the process of litellm once for the whole run: its import takes seconds."""

@@ -1,13 +1,8 @@
 import pytest
+from fakes.files import write
 
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.safety import trust
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def of(repository, trusts=lambda _path: True, cwd="."):

@@ -1,22 +1,12 @@
 """`ouro plugin` with folders and git repositories on this machine."""
 
 import json
-import subprocess
 
 import pytest
+from fakes.files import git, write
 
 from ouro.cli import main
 from ouro.extensions import find_files, installed_plugins, plugin_folder, plugin_tables
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def git(folder, *arguments):
-    done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture

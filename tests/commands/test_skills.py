@@ -1,5 +1,6 @@
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
+from fakes.files import write
 from fakes.slash import slash
 from msgspec.structs import replace
 
@@ -10,11 +11,6 @@ from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 
 DRAFT = "---\nname: release\ndescription: Makes a release. Use it to publish.\n---\n# Release\n## Steps\n1. make\n"
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 async def test_skills_are_listed_with_their_cost_and_switched(home):

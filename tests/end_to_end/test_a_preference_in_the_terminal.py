@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 
+from fakes.files import git
+
 STATEMENT = "From now on answer in German."
 LINE = "- Answer in German.\n"
 SAID = ", said the model"
@@ -52,7 +54,7 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
     first.terminal.until_shows("shell sleep 60 ·")
     os.kill(first.terminal.pid, signal.SIGKILL)
     first.terminal.end()
-    assert git(folder, "log", "--format=%s") == "Prefer German\n"
+    assert git(folder, "log", "--format=%s") == "Prefer German"
 
     # second session, at the plain prompt: it is in the system prompt
     second = ouro.start("--plain")
@@ -97,10 +99,6 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
     assert git(folder, "fsck", "--strict") == ""
     ouro.headless("-p", "say: hello")
     assert "Nothing is remembered yet." in system_of(ouro.server.requests[-1].raw)
-
-
-def git(folder, *arguments):
-    return subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def holders(home):

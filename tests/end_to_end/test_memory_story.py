@@ -3,12 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from contextlib import contextmanager
 
 import pytest
+from fakes.files import git
 from fakes.knowledge import git_held
 from fakes.model_server import Call, Reply
 from fakes.talk import Talk
@@ -43,10 +43,6 @@ def block_of(request):
     return system_of(request).partition("<long_term_memory_management>")[2]
 
 
-def git(folder, *arguments):
-    return subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True).stdout
-
-
 def test_a_preference_survives_a_kill_an_edit_and_a_resume(ouro, folder):
     # 1: written with the file tool and committed in the shell, without a question
     done = ouro.headless(
@@ -55,7 +51,7 @@ def test_a_preference_survives_a_kill_an_edit_and_a_resume(ouro, folder):
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "ouro: Memory (user) changed: preferences.md: + Answer in German. · /memory undo" in done.err
-    assert git(folder, "log", "--format=%s") == "Answer in German\n"
+    assert git(folder, "log", "--format=%s") == "Answer in German"
     assert "Nothing is remembered yet." in block_of(ouro.server.requests[0])
 
     # 2: it is in the prompt; a second one is written, and ouro is killed during the turn
@@ -155,9 +151,9 @@ def test_memory_is_committed_after_the_turn_and_before_its_result(ouro, folder, 
     wrote = Call("write", {"path": str(folder / "preferences.md"), "content": "- Use ruff.\n"})
     with send_with_commit_lock(ouro, "Use ruff.", wrote) as talk:
         assert "core_changed" not in {event["type"] for event in talk.until("turn_finished")}
-        assert git(folder, "log", "--format=%s") == "first\n"
+        assert git(folder, "log", "--format=%s") == "first"
     assert [event["type"] for event in talk.until("result")] == ["core_changed", "result"]
-    assert git(folder, "log", "--format=%s") == "preferences.md: + Use ruff.\nfirst\n"
+    assert git(folder, "log", "--format=%s") == "preferences.md: + Use ruff.\nfirst"
     talk.end()
 
 
@@ -176,7 +172,7 @@ def test_kill_between_turn_end_and_commit_loses_nothing(ouro, folder, remembered
     scope = remembered()
     assert [each.origin for each in scope.proposals()] == ([] if is_trusted else ["outside"])
     assert ("preferences" in scope.texts) == is_trusted
-    assert git(folder, "status", "--short") == ("" if is_trusted else "?? preferences.md\n")
+    assert git(folder, "status", "--short") == ("" if is_trusted else "?? preferences.md")
 
 
 @pytest.mark.parametrize("flag", ["--no-memory", "--ephemeral"])

@@ -1,9 +1,9 @@
 """Three processes use one home while notes are captured, edited and pulled, and the cache is deleted."""
 
 import shutil
-import subprocess
 
 from fakes.classifier import add
+from fakes.files import git
 from fakes.talk import Talk
 from fakes.two_voices import TwoVoices
 
@@ -13,10 +13,6 @@ NOW = "2026-11-01T10:00:00Z"
 BREAD = Note(id="mem_00000001", created_at=NOW, scope="user", text="Sourdough loaves rise for fourteen hours.")
 LOCKS = Note(id="mem_00000002", created_at=NOW, scope="user", text="Optimistic locking for user updates everywhere.")
 TOX = "Runs the tests of this project with tox."
-
-
-def git(folder, *arguments):
-    subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True)
 
 
 def delete(folder):

@@ -1,13 +1,8 @@
 import pytest
+from fakes.files import write
 
 from ouro.errors import ToolError, UsageError
 from ouro.extensions import CommandRegistry, Skills, find_files
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def skill(folder, name, description="Reads PDF", body="Use it.", front=""):

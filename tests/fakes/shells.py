@@ -1,12 +1,13 @@
-"""A shell tool in its own folder, and functions that look at processes."""
+"""A shell tool in its own folder, decisions about shell lines, and functions that look at processes."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from fakes.waiting import PATIENCE
-from ouro.safety import Confinement, child_environment
+from ouro.safety import Confinement, Decision, Effect, Mode, Permissions, Workspace, child_environment
 from ouro.settings import SandboxSettings
 from ouro.tools.shell import Shell, ShellArgs, ShellJobs
 from ouro.tools.tool import ToolContext, ToolResult
@@ -33,6 +34,11 @@ class ShellBench:
 
     async def _nobody(self, question: object) -> tuple[str, ...]:
         raise AssertionError(f"the shell asked {question}")
+
+
+def decision(root: Path, line: str, mode: Mode = "ask", **rules: Any) -> Decision:
+    """What permissions decide about a shell line."""
+    return Permissions(Workspace(root), mode, **rules).decide("shell", Effect.RUN, [line])
 
 
 def living(mark: str) -> list[int]:

@@ -1,7 +1,8 @@
-"""The full screen in its own terminal."""
+"""The full screen in its own terminal, and the shell tool."""
 
 import pytest
 from fakes.screen_terminal import ScreenTerminal
+from fakes.shells import ShellBench
 
 
 @pytest.fixture
@@ -18,3 +19,9 @@ def start(tmp_path):
     yield start
     for terminal in started:
         terminal.close()
+
+
+@pytest.fixture
+def bench(tmp_path) -> ShellBench:
+    """The shell tool in a folder of its own."""
+    return ShellBench(tmp_path)

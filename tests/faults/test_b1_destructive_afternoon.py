@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from fakes.files import git
 
 from ouro.assemble import Options, open_session
 from ouro.events import PermissionAsked, Permit
@@ -132,10 +133,6 @@ def snapshot(folder: Path, *without: str) -> dict[str, tuple[str, int, str]]:
             mode = path.stat().st_mode & 0o100
             found[str(name)] = ("file", mode, hashlib.sha256(path.read_bytes()).hexdigest())
     return found
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """F1, F2, F8: only instructions that the user trusted are used, in the trusted version; no tool can add some."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
+from fakes.files import git
 from fakes.ouro_program import OuroProgram
 
 from ouro.assemble import Options, open_session
@@ -13,10 +13,6 @@ from ouro.llm import ScriptedModel, call
 from ouro.messages import Context
 from ouro.safety import acting_files
 from ouro.session import OpenRequest
-
-
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
 
 
 async def model_input(repository, *script, trust="unknown", **options) -> str:

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.model_server import agent
-from fakes.ouro_program import OuroProgram
 
 from ouro.mcp.definition import ToolDefinition, find_changed_tools, load_approved, save_approved
 
@@ -27,14 +25,6 @@ def test_f3_an_approval_is_for_the_whole_definition(changed):
     save_approved("server", [TOOL])
     assert find_changed_tools(load_approved("server"), [TOOL]) == ()
     assert find_changed_tools(load_approved("server"), [changed]) == (changed,)
-
-
-@pytest.fixture
-def ouro(model_server, repository):
-    model_server.script(agent)
-    program = OuroProgram(model_server, repository)
-    yield program
-    program.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sockets are found by /proc")

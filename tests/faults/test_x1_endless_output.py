@@ -3,15 +3,7 @@
 import asyncio
 import tracemalloc
 
-import pytest
-from fakes.shells import ShellBench
-
 from ouro.tools.truncate import MAX_SHOWN, MAX_SPOOLED
-
-
-@pytest.fixture
-def bench(tmp_path) -> ShellBench:
-    return ShellBench(tmp_path)
 
 
 async def test_x1_endless_output_is_bounded_in_memory_on_disk_and_for_the_model(bench):

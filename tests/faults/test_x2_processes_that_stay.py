@@ -6,13 +6,8 @@ import resource
 from pathlib import Path
 
 import pytest
-from fakes.shells import ShellBench, living
+from fakes.shells import living
 from fakes.waiting import PATIENCE, until
-
-
-@pytest.fixture
-def bench(tmp_path) -> ShellBench:
-    return ShellBench(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from fakes.shells import ShellBench
-
-
-@pytest.fixture
-def bench(tmp_path) -> ShellBench:
-    return ShellBench(tmp_path)
 
 
 @pytest.mark.parametrize("line", ["cat", 'read x; echo "got:$x"', "python3 -c 'print(repr(input()))'", "head -c 1"])

@@ -1,11 +1,11 @@
 """X6: commands that are hidden in a line that looks harmless."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
+from fakes.shells import decision
 
-from ouro.safety import Deny, Effect, Permissions, Workspace
+from ouro.safety import Deny
 
 ALLOWED = [
     f"shell({program} *)"
@@ -166,10 +166,6 @@ DOING_MORE = [  # each does more than it seems to
     "sort *",
     "git diff $(echo --ext-diff)",
 ]
-
-
-def decision(root: Path, line: str, mode: str = "ask", **rules):
-    return Permissions(Workspace(root), mode, **rules).decide("shell", Effect.RUN, [line])
 
 
 @pytest.mark.parametrize("line", HIDDEN)

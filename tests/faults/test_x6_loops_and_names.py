@@ -1,11 +1,12 @@
 """X6: loops, conditions, here-documents and commands on found files are allowed if every part is harmless."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from fakes.files import git
+from fakes.shells import decision
 
-from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
+from ouro.safety import Allow, Ask, Deny
 
 HARMLESS = [
     "cat <<'EOF'\nIt's $(touch made)\nEOF",
@@ -192,14 +193,6 @@ HOSTILE = {
         "echo $(cat a.txt)",
     ],
 }
-
-
-def decision(root: Path, line: str, mode: str = "ask", **rules):
-    return Permissions(Workspace(root), mode, **rules).decide("shell", Effect.RUN, [line])
-
-
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from fakes.files import git
+from fakes.shells import decision
 from fuzz_judge import Judge, Lines, fuzz
 
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
@@ -13,10 +15,6 @@ from ouro.safety.shell.tables import SCRIPTS
 
 FUZZED = int(os.environ.get("OURO_FUZZ_LINES", "3000"))
 """Random lines of which one in ten is allowed, and run."""
-
-
-def decision(root: Path, line: str, mode: str = "ask", **rules):
-    return Permissions(Workspace(root), mode, **rules).decide("shell", Effect.RUN, [line])
 
 
 @pytest.fixture
@@ -273,10 +271,6 @@ def repository(root) -> Path:
     git(root, "add", ".")
     git(root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first")
     return root
-
-
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(

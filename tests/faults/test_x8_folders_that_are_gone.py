@@ -4,14 +4,8 @@ import os
 import shutil
 
 import pytest
-from fakes.shells import ShellBench
 
 from ouro.errors import ToolError
-
-
-@pytest.fixture
-def bench(tmp_path) -> ShellBench:
-    return ShellBench(tmp_path)
 
 
 async def test_x8_deleted_workspace_is_reported_and_works_once_it_is_back(bench):

@@ -17,14 +17,9 @@ from ouro.memory.short_term import DROPPED, remove_notes
 from ouro.messages import Image, Usage, user
 from ouro.session import OpenRequest
 
+pytestmark = pytest.mark.usefixtures("no_background_calls")
+
 SUMMARY = "## Goal\nMend the greeting."
-
-
-@pytest.fixture(autouse=True)
-def no_background_calls(monkeypatch):
-    """There are no background requests to the model."""
-    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
-    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
 
 
 async def opened(repository, *script, resume="", window=60_000, trust="yes"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from fakes.files import write
 
 from ouro.assemble import Options, opener
 from ouro.events import Notice, PermissionAsked, Permit, Prompted, SubagentProgress, ToolStarted, TurnFinished
@@ -12,11 +13,6 @@ from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Context
 from ouro.session import OpenRequest
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 async def opened(repository, *script, **options):

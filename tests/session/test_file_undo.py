@@ -5,6 +5,7 @@ import re
 import threading
 
 import pytest
+from fakes.turns import say
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
@@ -18,10 +19,6 @@ READ = call("read", path="a.txt")
 async def opened(repository, *script, resume="", **options):
     model = ScriptedModel(script)
     return await open_session(Options(repository, ready_model=model, mode="auto", **options), OpenRequest(resume))
-
-
-async def say(session, text):
-    return [event async for event in session.send(text)]
 
 
 def write(path, content):

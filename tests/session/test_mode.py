@@ -1,6 +1,7 @@
 """A resumed session has the mode that it had at its end, unless the command line sets another one."""
 
 import pytest
+from fakes.turns import say
 
 from ouro.assemble import Options, open_session
 from ouro.events import ToolFinished
@@ -8,19 +9,12 @@ from ouro.frontends.session_lines import card_line, card_lines, now
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 
-
-@pytest.fixture(autouse=True)
-def no_titles(monkeypatch):
-    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+pytestmark = pytest.mark.usefixtures("no_titles")
 
 
 async def opened(repository, *script, resume="", **options):
     options = Options(repository, ready_model=ScriptedModel(script), memory=False, **options)
     return await open_session(options, OpenRequest(resume, trust="yes"))
-
-
-async def say(session, text):
-    return [event async for event in session.send(text)]
 
 
 async def leave_in_mode(repository, change, **options):

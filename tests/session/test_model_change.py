@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fakes.model_server import Reply, Tokens
+from fakes.turns import say
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
@@ -33,10 +34,6 @@ def answers_with(*tokens):
 
 async def opened(repository, resume="", **options):
     return await open_session(Options(repository, **options), OpenRequest(resume))
-
-
-async def say(session, text):
-    return [event async for event in session.send(text)]
 
 
 def figures(session):

@@ -12,11 +12,7 @@ from ouro.errors import SessionInUse, SessionNotFound
 from ouro.llm import ScriptedModel
 from ouro.session import OpenRequest
 
-
-@pytest.fixture(autouse=True)
-def no_background_calls(monkeypatch):
-    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
-    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
+pytestmark = pytest.mark.usefixtures("no_background_calls")
 
 
 @pytest.fixture

@@ -9,12 +9,9 @@ from ouro.llm import ModelSpec, ScriptedModel, call
 from ouro.session import OpenRequest
 from ouro.session.context_window import format_plan
 
+pytestmark = pytest.mark.usefixtures("no_titles")
+
 PLAN = (Todo("look", "done"), Todo("mend it [now]", "in_progress"), Todo("tell"))
-
-
-@pytest.fixture(autouse=True)
-def no_titles(monkeypatch):
-    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
 
 
 async def opened(repository, *script, resume=""):

@@ -22,12 +22,9 @@ from ouro.messages import Context, Usage
 from ouro.session import OpenRequest
 from ouro.session.resume import repository_changes
 
+pytestmark = pytest.mark.usefixtures("no_titles")
+
 LONG = "a word and another, " * 1_000
-
-
-@pytest.fixture(autouse=True)
-def no_titles(monkeypatch):
-    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
 
 
 async def opened(repository, *script, resume="", name="anthropic/claude-test", **request):

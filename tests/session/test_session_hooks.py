@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fakes.files import write
 from fakes.waiting import until
 
 from ouro.assemble import opener
@@ -317,11 +318,6 @@ hooks:
       hooks:
         - {type: command, command: 'echo "not here" >&2; exit 2', timeout: 5}
 """
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 async def test_skill_hooks_run_after_the_skill_was_used(repository, home):

@@ -7,6 +7,7 @@ from contextlib import ExitStack, aclosing, asynccontextmanager
 
 import pytest
 from fakes.knowledge import git_held
+from fakes.turns import say
 
 from ouro.assemble import Options, opener
 from ouro.events import CoreChanged, ToolFinished, TurnFinished
@@ -47,10 +48,6 @@ async def talk(repository):
     yield begin
     for session in opened:
         await session.close()
-
-
-async def say(session, text):
-    return [event async for event in session.send(text)]
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fakes.transcript_app import TranscriptApp
+from fakes.turns import say
 
 from ouro.assemble import Options, open_session
 from ouro.events import Compacted, NotesRecalled, Notice, Prompted, Titled
@@ -12,22 +13,14 @@ from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.messages import Usage
 from ouro.session import OpenRequest
 
+pytestmark = pytest.mark.usefixtures("no_background_calls")
+
 SUMMARY = "## Goal\nMend the greeting."
-
-
-@pytest.fixture(autouse=True)
-def no_background_calls(monkeypatch):
-    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
-    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
 
 
 async def opened(repository, *script, resume="", part="full"):
     model = ScriptedModel(script, spec=ModelSpec("scripted", window=60_000))
     return await open_session(Options(repository, ready_model=model, mode="auto"), OpenRequest(resume, part=part))
-
-
-async def say(session, text):
-    return [event async for event in session.send(text)]
 
 
 def marks(session):

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from fakes.classifier import wait_until_quiet
+from fakes.turns import say
 
 from ouro.assemble import Options, opener
 from ouro.errors import ModelUnavailable, UsageError
@@ -22,10 +23,6 @@ USED = Usage(input=200, output=6, cost=0.001)
 def make(repository, *script, **options):
     model = ScriptedModel(script)
     return opener(Options(repository, ready_model=model, **{"interactive": True, **options})), model
-
-
-async def say(session, text):
-    return [event async for event in session.send(text)]
 
 
 def asked_for_titles(model):

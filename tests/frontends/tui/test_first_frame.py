@@ -5,22 +5,8 @@ import sys
 import termios
 
 import pytest
-from fakes.screen_terminal import ScreenTerminal
 
 from ouro.frontends.tui.look import OPENING
-
-
-@pytest.fixture
-def start(tmp_path):
-    started = []
-
-    def start(scenario, **options):
-        started.append(ScreenTerminal(scenario, tmp_path, TEST_COLD_STARTS="1", **options))
-        return started[-1]
-
-    yield start
-    for terminal in started:
-        terminal.close()
 
 
 def cells(terminal):

@@ -4,25 +4,11 @@ import threading
 import time
 
 import pytest
-from fakes.screen_terminal import ScreenTerminal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.frontends.tui.first_frame import LineEditor, has_usual_keys
 from ouro.frontends.tui.look import AGAIN_QUITS, OPENING
-
-
-@pytest.fixture
-def start(tmp_path):
-    started = []
-
-    def start(scenario, **options):
-        started.append(ScreenTerminal(scenario, tmp_path, TEST_COLD_STARTS="1", **options))
-        return started[-1]
-
-    yield start
-    for terminal in started:
-        terminal.close()
 
 
 def editor_after(*pieces, gap=1.0):

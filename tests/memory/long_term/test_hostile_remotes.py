@@ -22,12 +22,6 @@ def git(folder, *arguments: str, given: bytes = b"") -> str:
 
 
 @pytest.fixture
-def remote(tmp_path) -> str:
-    git(tmp_path, "init", "--bare", "--quiet", "remote.git")
-    return str(tmp_path / "remote.git")
-
-
-@pytest.fixture
 def store(tmp_path, remote) -> GitMemoryStore:
     made = GitMemoryStore(tmp_path / "memory", "user", tmp_path / "history" / "user.git")
     made.save_and_commit({"facts.md": "- Tea.\n"}, "Learn", {"Ouro-Origin": "agent"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes.classifier import say
 
 from ouro.assemble import Options, opener
 from ouro.errors import UsageError
@@ -27,12 +28,6 @@ def make(repository, *script):
 def learn(text, name="preferences"):
     """The agent writes a file of the user's memory."""
     return call("write", path=str(get_memory_dir() / f"{name}.md"), content=text)
-
-
-async def say(session, *texts):
-    for text in texts:
-        async for _ in session.send(text):
-            pass
 
 
 async def test_memory_change_of_rewound_turns_is_offered_and_undone(repository, read_memory):

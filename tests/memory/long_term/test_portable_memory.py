@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from fakes.files import git
 from fakes.memory_editors import unapproved
 from fakes.warm_python import WARM
 
@@ -19,11 +20,6 @@ from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 OLD_HOME = Path(__file__).parents[2] / "fixtures" / "memory_with_history_beside.tar.gz"
 """Three commits by a version that kept the git directory in `history.git`."""
 SUBJECTS = ["Learn more", "Learn a preference", "Learn a fact"]
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture

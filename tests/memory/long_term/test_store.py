@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.files import git
 from fakes.memory_editors import unapproved
 
 from ouro.memory.long_term.git import process as git_process
@@ -23,11 +24,6 @@ def histories(home) -> Path:
 @pytest.fixture
 def store(home, histories) -> GitMemoryStore:
     return user_store(home / ".ouro" / "memory", histories, lambda _text: "")
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 def repository(folder: Path) -> Path:

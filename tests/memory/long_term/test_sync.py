@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fakes.files import git
 from fakes.memory_editors import unapproved
 from fakes.synced_homes import SyncedHomes, in_this_process
 from fakes.warm_python import WARM
@@ -14,16 +15,6 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.sync import SyncFailed, synchronize
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
-@pytest.fixture
-def remote(tmp_path) -> str:
-    git(tmp_path, "init", "--bare", "--quiet", "remote.git")
-    return str(tmp_path / "remote.git")
 
 
 def machine(tmp_path, name: str) -> GitMemoryStore:

@@ -3,27 +3,17 @@
 import os
 import random
 import resource
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fakes.files import git
 from fakes.synced_homes import in_this_process
 
 from ouro.errors import OuroError
 from ouro.memory.long_term import sync
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.sync import SyncFailed, synchronize
-
-
-def git(folder, *arguments):
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
-@pytest.fixture
-def remote(tmp_path):
-    git(tmp_path, "init", "--bare", "--quiet", "remote.git")
-    return str(tmp_path / "remote.git")
 
 
 @pytest.fixture

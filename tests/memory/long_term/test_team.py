@@ -1,9 +1,9 @@
 """Notes that are promoted to the shared memory of a repository, and their expiry."""
 
 import asyncio
-import subprocess
 
 import pytest
+from fakes.files import git
 from fakes.waiting import PATIENCE, until
 
 from ouro.assemble import Options, open_session
@@ -17,10 +17,6 @@ from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.memory.long_term.team import KEEP, ask_owner, promote
 from ouro.session import OpenRequest
-
-
-def git(repository, *arguments):
-    return subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture

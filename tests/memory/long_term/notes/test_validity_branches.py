@@ -2,13 +2,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from fakes.files import git
 
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.validity import default_branch, is_visible, merged_branches
-
-
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def commit(folder: Path, name: str) -> None:

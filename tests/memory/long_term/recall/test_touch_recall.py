@@ -6,6 +6,7 @@ import json
 import subprocess
 
 import pytest
+from fakes.turns import say
 
 from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled
@@ -45,10 +46,6 @@ async def opened(repository, *script, **options):
     await say(session, "hello there")
     await session.memory.settled()
     return session, model
-
-
-async def say(session, text):
-    return [event async for event in session.send(text)]
 
 
 async def close_and_wait(session):
