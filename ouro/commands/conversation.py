@@ -25,7 +25,7 @@ async def clear(front_end: FrontEnd) -> None:
     session = front_end.session
     if session is before:  # the front end has shown the reason
         return
-    front_end.say(f"A new session. The one before: /resume {before.id}")
+    front_end.say(f"A new session. The one before: /resume {before.id[:8]}")
     now = session.status()
     if was.mode != now.mode:
         session.set_mode(was.mode)

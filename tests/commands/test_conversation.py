@@ -19,11 +19,11 @@ PAST = [
 
 
 async def test_clear_opens_a_new_session_and_shows_how_to_resume():
-    front_end = FakeFrontEnd()
+    front_end = FakeFrontEnd(FakeSession(session_id="a362d151-b5b8"))
     front_end.opens = [FakeSession(session_id="s-2")]
     await dispatch(front_end, "/new")
     assert (front_end.opened, front_end.session.id) == ([OpenRequest()], "s-2")
-    assert front_end.lines == [("info", "A new session. The one before: /resume s-1")]
+    assert front_end.lines == [("info", "A new session. The one before: /resume a362d151")]
 
 
 async def test_failed_clear_is_not_announced():

@@ -323,7 +323,7 @@ class Repl(TurnObserver):
         if self.turns.session is not None:
             await self.turns.close()
             if self.turns.session.is_saved:
-                self._printer.say(f"Continue with: ouro --resume {self.turns.session.id}")
+                self._printer.say(f"Continue with: ouro --resume {self.turns.session.id[:8]}")
 
 
 class LineReader:
