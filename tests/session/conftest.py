@@ -1,4 +1,4 @@
-"""Sessions without calls of a model beside the turns."""
+"""Sessions that make no calls in the background."""
 
 import pytest
 
