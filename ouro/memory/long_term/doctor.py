@@ -149,7 +149,9 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
     if store.obstacle:
         yield "problem", store.obstacle, "The texts are saved, and committed when it is resolved."
     if store.plain_git:
-        yield "warning", store.plain_git, "Move that .git away; ouro creates its own."
+        is_foreign = f"{store.folder / '.git'} is not" in store.plain_git
+        advice = "Move it away; ouro creates its own." if is_foreign else "Delete it; the history stays."
+        yield "warning", store.plain_git, advice
     for proposal in scope.proposals():
         what = f"waiting for approval: {join_names([edit.name for edit in proposal.edits])}: {proposal.reason}"
         yield "warning", what, f"ouro memory accept {proposal.id}, or reject {proposal.id}"

@@ -1,5 +1,7 @@
 """Problems of a memory are found, and reported with what to do."""
 
+import shutil
+
 import pytest
 from fakes.memory_editors import editor_of
 
@@ -72,3 +74,18 @@ def test_unreadable_history_is_reported(ouro):
     editor = editor_of(ouro)
     (ouro / "memory" / ".git" / "HEAD").write_text("nonsense\n")
     assert [each.where for each in diagnose(editor) if each.level == "problem"] == ["user"]
+
+
+@pytest.mark.parametrize("planted", [".git/hooks", ".git/config", ".gitattributes"])
+def test_what_was_planted_in_the_history_can_be_deleted(ouro, planted):
+    remember_text(editor_of(ouro), "Always answer in German")
+    path = ouro / "memory" / planted
+    path.mkdir() if planted == ".git/hooks" else path.write_text("[core]\n\tfsmonitor = evil\n")
+
+    [problem] = [each for each in diagnose(editor_of(ouro, is_sound=False)) if planted in each.what]
+    assert problem.advice == "Delete it; the history stays."
+    shutil.rmtree(path) if planted == ".git/hooks" else path.unlink()
+    remember_text(editor_of(ouro, is_sound=planted != ".git/config"), "Never use tabs")
+
+    assert not [each for each in diagnose(editor_of(ouro)) if planted in each.what]
+    assert len(editor_of(ouro).scopes[0].store.log()) == 2

@@ -16,6 +16,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from ouro.safety import GIT_CONFIG
 from ouro.utils.files import write_private
 from ouro.utils.git import git_dirs, named_git_dir, read_git_file
 from ouro.utils.log import log
@@ -156,6 +157,8 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
     label = git_dir / _LABEL
     if read_git_file(label).strip() != state_dir.name and not label.is_symlink():
         write_private(label, f"{state_dir.name}\n")
+    if not os.path.lexists(git_dir / "config"):  # the user deleted settings that were not ouro's
+        write_private(git_dir / "config", GIT_CONFIG)
     return ""
 
 
