@@ -33,7 +33,7 @@ from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.git import find_root
-from ouro.utils.text import cut, escaped, one_line, plural
+from ouro.utils.text import clean, cut, escaped, one_line, plural
 from ouro.utils.worker import JsonObject
 
 MAX_NOTICES = 2
@@ -276,7 +276,7 @@ def prompt_commands(servers: mcp.McpServers) -> list[extensions.CustomCommand]:
 def _prompt_command(server: mcp.McpServer, prompt: mcp.ServerPrompt) -> extensions.CustomCommand:
     async def text(typed: str) -> extensions.CommandPrompt:
         outcome = await server.prompt(prompt.name, mcp.parse_prompt_arguments(prompt, typed))
-        return extensions.CommandPrompt((outcome.text,), is_own=False)
+        return extensions.CommandPrompt((clean(outcome.text),), is_own=False)
 
     hint = " ".join(f"[{one_line(item.name, 30)}]" for item in prompt.arguments)
     name = f"{server.name}:{one_line(prompt.name, 60)}"

@@ -12,6 +12,7 @@ import pytest
 from fakes.mcp_bench import FAKE, Bench, fake
 from fakes.waiting import until
 
+from ouro.assemble_extensions import prompt_commands
 from ouro.errors import ToolError
 from ouro.mcp.servers import ServerFailed
 from ouro.safety import Confinement
@@ -33,6 +34,14 @@ async def test_a_server_starts_lists_and_answers(bench: Bench):
     assert (await one.call("fail", {}, silent)).failed
     assert (await one.read("note://one")).text == "the content of note://one"
     assert (await one.prompt("explain", {"topic": "yeast"})).text == "Explain yeast in one line."
+
+
+async def test_e2_a_prompt_has_no_invisible_characters(bench: Bench):
+    servers = bench.open(one=fake())
+    await servers.ready("one")
+    [command] = prompt_commands(servers)
+    prompt = await command.prompt("ye\u202ea\U000e0041st")
+    assert (prompt.pieces, prompt.is_own) == (("Explain yeast in one line.",), False)
 
 
 async def test_progress_is_reported_and_a_call_can_be_cancelled(bench: Bench):
