@@ -1,8 +1,4 @@
-<<<<<<< Updated upstream
 """Sessions that make no calls in the background."""
-=======
-"""Sessions without calls of a model in the background."""
->>>>>>> Stashed changes
 
 import pytest
 
