@@ -137,7 +137,7 @@ def _parse_skill(session: Session, text: str) -> tuple[str, str]:
     meta, body = split_front_matter(text)
     name = str(meta.get("name", ""))
     if not _NAME.fullmatch(name) or not meta.get("description") or not body.strip():
-        raise UsageError("This is not a skill: it needs a name, a description and a text. Try again.")
+        raise UsageError("The draft is not a skill: it needs a name, a description and a text. Try again.")
     if kind := session.permissions.finds_secret(text):
         raise UsageError(f"The draft holds {kind}: it is not saved. Say what to leave out: /skill save …")
     return name, f"{text.strip()}\n"

@@ -169,9 +169,9 @@ def _parse_check(text: str, correction: str) -> Check:
         if check.rule:
             parse_rule(check.rule)
     except (msgspec.ValidationError, ConfigError) as error:
-        raise UsageError(f"This is not a check: {error}.", f"It was: {one_line(text, 200)}") from error
+        raise UsageError(f"The draft is not a check: {error}.", f"It was: {one_line(text, 200)}") from error
     if bool(check.rule) == bool(check.command):
-        raise UsageError("A check has a `rule` or a `command`.", f"It was: {one_line(text, 200)}")
+        raise UsageError("The draft needs a `rule` or a `command`, not both.", f"It was: {one_line(text, 200)}")
     return check
 
 

@@ -83,9 +83,9 @@ async def test_check_can_be_an_edited_hook_that_holds_everywhere(repository, hom
 
 @pytest.mark.parametrize(("answer", "told"), [
     ('{"none": "It is a matter of taste."}', "no program can check this: It is a matter of taste."),
-    ("I would rather not.", "A check has a `rule` or a `command`"),
-    ('{"rule": "shell(", "event": "x"}', "This is not a check"),
-    ('{"rule": "shell("}', "This is not a check"),
+    ("I would rather not.", "The draft needs a `rule` or a `command`"),
+    ('{"rule": "shell(", "event": "x"}', "The draft is not a check"),
+    ('{"rule": "shell("}', "The draft is not a check"),
 ])  # fmt: skip
 async def test_invalid_draft_of_a_check_is_not_saved(repository, home, answer, told):
     session, _ = await opened(repository, answer)

@@ -60,8 +60,8 @@ async def test_a_skill_is_drafted_from_the_session_edited_and_saved(repository, 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ("I cannot do that.", "This is not a skill"),
-        ("---\nname: ../x\ndescription: y\n---\ntext", "This is not a skill"),
+        ("I cannot do that.", "The draft is not a skill"),
+        ("---\nname: ../x\ndescription: y\n---\ntext", "The draft is not a skill"),
         (f"{DRAFT}2. export TOKEN=ghp_{'aB3x' * 9}\n", "The draft holds"),
     ],
 )
@@ -92,6 +92,9 @@ async def test_an_edit_that_is_not_a_skill_is_refused_and_the_draft_stays(reposi
     assert [event async for event in session.send("publish it")]
     front_end = FakeFrontEnd(session, ["edit", "nothing", "user"])
     await slash(front_end, "skill", "save")
-    assert ("error", "This is not a skill: it needs a name, a description and a text. Try again.") in front_end.lines
+    assert (
+        "error",
+        "The draft is not a skill: it needs a name, a description and a text. Try again.",
+    ) in front_end.lines
     assert (home / ".ouro/skills/release/SKILL.md").read_text() == DRAFT
     await session.close()
