@@ -31,7 +31,8 @@ from ouro.tools.todo import TodoPlan
 SEARCH_HINT = "The earlier messages can be searched with `memory_search`."
 ASIDE = """\
 [This message is from ouro, the program that you run in. The user asks something outside of the conversation. Neither
-the question nor your answer will be part of it. Answer from what you know, briefly. Do not call a tool.]
+the question nor your answer will be part of it. Answer from what you know, briefly. Do not call a tool. If the last
+results above say that ouro ended before they were saved, those calls are still running.]
 
 {question}"""
 LARGE = 0.2

@@ -266,6 +266,7 @@ async def test_side_question_during_a_turn_sees_answered_calls(repository):
     assert await session.window.ask_aside("What are you doing?") == "It sleeps."
     asked = model.requests[-1].messages
     assert asked[-2].role == "tool"
+    assert "those calls are still running" in asked[-1].parts[0].text
     session.interrupt()
     await turn
     await session.close()
