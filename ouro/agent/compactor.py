@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.tool_runner import ToolRunner
-from ouro.errors import ContextTooLong, ModelError, SaveFailed, ToolError
+from ouro.errors import ContextTooLong, ModelError, SaveFailed
 from ouro.events import Compacted, Compacting, Emit, Event, Notice, Retrying, UsageUpdated
 from ouro.llm import Chunk, Model, ModelCall, TextChunk, ToolSpec
 from ouro.memory.backend import CompactionRecord, CompactionTrigger
@@ -39,7 +39,6 @@ from ouro.memory.short_term import make_sendable, outputs_to_drop, remove_output
 from ouro.memory.side_calls import ask_and_record
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate, estimate_messages
 from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply, Usage
-from ouro.safety import Effect
 from ouro.settings import CompactionSettings
 from ouro.utils.text import one_line
 
@@ -278,7 +277,7 @@ class Compactor(msgspec.Struct, eq=False):
         """The summary of the model, with quotes, files, pictures and the environment."""
         before = self.memory.transcript.compaction
         listed = parse_files(before.summary) if before else []
-        files = self._files_in([entry.message for entry in plan.covered])
+        files = self.tools.files_in([entry.message for entry in plan.covered])
         quoted = quote_messages(plan.quoted)
         sections = [
             summary,
@@ -288,22 +287,6 @@ class Compactor(msgspec.Struct, eq=False):
             await self.environment(),
         ]
         return "\n\n".join(section.strip() for section in sections if section.strip())
-
-    def _files_in(self, messages: Sequence[Message]) -> Iterator[str]:
-        """The files that the calls in `messages` changed or read, in order, as list items."""
-        results = {result.call_id: result for message in messages for result in message.parts_of(ToolReply)}
-        for call in (call for message in messages for call in message.tool_calls):
-            result = results.get(call.id)
-            if result is None or result.failed:
-                continue
-            try:
-                tool, args = self.tools.parse(call)
-            except ToolError:
-                continue  # a tool that no longer exists
-            if tool.effect is Effect.WRITE:
-                yield from (f"- changed `{path}`" for path in tool.targets(args))
-            elif tool.name == "read":
-                yield from (f"- read `{path}`" for path in tool.targets(args))
 
     def _room(self, window: int, trigger: CompactionTrigger) -> int:
         """The size of the window; at most the size of a request that the provider has just refused."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -26,7 +26,7 @@ from ouro.events import (
     UserAnswer,
 )
 from ouro.llm import ModelSpec, ToolSpec
-from ouro.messages import ToolCall, ToolReply
+from ouro.messages import Message, ToolCall, ToolReply
 from ouro.safety import Allow, Ask, Decision, Deny, Effect, Limits, Permissions
 from ouro.tools.tool import AnyTool, HookOutcome, ToolContext, ToolResult, parse_arguments
 from ouro.utils.log import log
@@ -85,6 +85,22 @@ class ToolRunner(msgspec.Struct, frozen=True):
         if call.malformed:
             raise ToolError(f"The arguments were not a JSON object, so nothing was run: {call.malformed[:200]!r}")
         return tool.resolve(parse_arguments(tool, call.arguments))
+
+    def files_in(self, messages: Sequence[Message]) -> Iterator[str]:
+        """The files that the calls in `messages` changed or read, in order, as list items."""
+        results = {result.call_id: result for message in messages for result in message.parts_of(ToolReply)}
+        for call in (call for message in messages for call in message.tool_calls):
+            result = results.get(call.id)
+            if result is None or result.failed:
+                continue
+            try:
+                tool, args = self.parse(call)
+            except ToolError:
+                continue  # a tool that no longer exists
+            if tool.effect is Effect.WRITE:
+                yield from (f"- changed `{path}`" for path in tool.targets(args))
+            elif tool.name == "read":
+                yield from (f"- read `{path}`" for path in tool.targets(args))
 
 
 class ToolBatch:
