@@ -78,11 +78,10 @@ async def show(context: ActionContext, entry: str) -> Answer:
     def work(memory: MemoryAccess) -> Answer:
         editor = memory.editor
         scope, _, name = entry.rpartition("/")
-        core = editor.scopes[0].store.core if editor.scopes else ()
         if name or not entry:
-            names = [file for file in core if file.startswith(name.removesuffix(".md"))]
+            names = [file for file in editor.core if file.startswith(name.removesuffix(".md"))]
             places = [(own, f"{file}.md") for own in editor.names if scope in ("", own) for file in names]
-            if names:
+            if names or not entry:
                 return _core_files(editor, places, only_text=context.session is None and bool(entry))
         found = long_term.details_of(editor, entry, memory.half_life_days)
         return Answer(found, _details_view(found))

@@ -56,6 +56,16 @@ def test_files_lists_the_core_files_of_each_scope(ouro, inside):
     assert "preferences.md  1 line" in ouro("files")[1]
 
 
+def test_without_any_memory_in_use_show_says_so(ouro, home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (home / ".ouro").mkdir(mode=0o700, exist_ok=True)
+    (home / ".ouro" / "config.yaml").write_text("memory: {repo: {enabled: false}}\n")
+    (home / ".ouro" / "memory").symlink_to(tmp_path)
+    code, out, err = ouro("show")
+    assert (code, out) == (0, "No memory is in use here.\n")
+    assert "is a link" in err
+
+
 def test_confidence_decays_with_the_half_life_setting(ouro, home, inside, monkeypatch):
     ago = (datetime.now(UTC) - timedelta(days=10)).isoformat()
     folder = home / ".ouro" / "memory"

@@ -43,6 +43,8 @@ class MemoryEditor:
     ) -> None:
         self.scopes = tuple(scopes)
         self.names: tuple[Scope, ...] = tuple(scope.scope for scope in scopes)
+        self.core = scopes[0].store.core if scopes else ()
+        """The categories of the core."""
         self.project = next((scope.store.folder.parent.parent for scope in scopes if scope.scope == "repo"), None)
         """The main worktree of the repo scope; None if that scope is not in use."""
         self.root = self.project and (worktree or self.project)

@@ -165,7 +165,7 @@ def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
         if word in ("user", "repo"):
             editor.scope(word)
         entries = [entry for entry in entries if word in (entry.scope, entry.category, entry.kind, *entry.badges)]
-        allowed = {"core", "note", *_BADGES[:5], *editor.names, *editor.scopes[0].store.core}
+        allowed = {"core", "note", *_BADGES[:5], *editor.names, *editor.core}
         allowed |= {entry.category for entry in every}
         if not entries and word not in allowed:
             raise UsageError(f"There is no scope or category {word[:40]}.", f"There are {', '.join(sorted(allowed))}.")

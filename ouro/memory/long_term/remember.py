@@ -340,7 +340,7 @@ def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
     """The named file: `facts`, `user/facts.md`, or a note by its id; a core file need not exist."""
     scope, _, name = named.strip().rpartition("/")
     category = name.removesuffix(".md")
-    if category in editor.scopes[0].store.core and scope in ("", *editor.names):
+    if category in editor.core and scope in ("", *editor.names):
         chosen = editor.scope(scope or editor.names[0]).scope
         return OpenedFile(chosen, f"{category}.md", editor.text(chosen, f"{category}.md"))
     entry = find_entry(editor, named if ":" in named else category)

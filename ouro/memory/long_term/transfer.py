@@ -249,6 +249,9 @@ def plan_import(
     Args:
         scope: the scope for everything; None: chosen by the file's location and the text.
         trusts: returns whether the text of a file counts as the user's own.
+
+    Raises:
+        UsageError: the scope of a piece is not in use here.
     """
     existing = all_entries(editor, archived=True)
     seen, ids = {fold_words(item.text) for item in existing}, {item.id for item in existing}
@@ -365,26 +368,32 @@ def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) 
         text = clean_text(piece.text)
     except UsageError as error:
         return "", error.message
-    secret = editor.scopes[0].store.secret_in(f"{piece.origin}\n{text}")
+    secret = editor.scope(_scope_of(editor, piece, scope)).store.secret_in(f"{piece.origin}\n{text}")
     return text, f"It holds a secret ({secret})." if secret else ""
 
 
-def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None) -> Placement:
-    """Place a piece: text about a project and text of files in the repository in `repo`, everything else in `user`."""
+def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> Scope:
+    """`scope`; else `repo` for text about a project and text of files in the repository, if it is in use; else `user`.
+
+    Raises UsageError: that scope is not in use here.
+    """
     is_here = any(root.resolve() in piece.path.resolve().parents for root in _roots(editor))
-    chosen: Scope = scope or piece.scope or ("repo" if piece.project or is_here else "user")
-    if chosen not in editor.names:
-        chosen = "user"
+    usual: Scope = piece.scope or ("repo" if piece.project or is_here else "user")
+    return editor.scope(scope or (usual if usual in editor.names else "user")).scope
+
+
+def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None) -> Placement:
+    chosen = _scope_of(editor, piece, scope)
     found = replace(place(f"{chosen}: {text}", editor.names), scope=chosen)
     if piece.note is not None:
         return replace(found, is_note=True, category=piece.note.category)
-    if piece.category in editor.scopes[0].store.core:
+    if piece.category in editor.core:
         return replace(found, is_note=False, category=piece.category)
     return found
 
 
 def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
-    is_core = found.category in editor.scopes[0].store.core
+    is_core = found.category in editor.core
     category = note_category(found.text, found.category, found.scope) if is_core else found.category
     note = make_note(editor, replace(found, category=category))
     if piece.note is not None:

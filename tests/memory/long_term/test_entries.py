@@ -5,9 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fakes.memory_editors import editor_of
 
-from ouro.memory.long_term.entries import details_of, note_entries
+from ouro.errors import UsageError
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import details_of, list_entries, note_entries
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
+from ouro.memory.long_term.remember import open_file
 
 BEFORE = blob_id(b"before\n")
 
@@ -40,6 +43,14 @@ def badges(editor):
 
 def versions(editor):
     return {int(entry.id[-1]): entry.versions for entry in note_entries(editor)}
+
+
+def test_without_memory_in_use_no_entry_and_no_file_is_found():
+    editor = MemoryEditor([])
+    with pytest.raises(UsageError, match="There is no scope or category foo"):
+        list_entries(editor, "foo")
+    with pytest.raises(UsageError, match="There is no entry facts"):
+        open_file(editor, "facts")
 
 
 def test_list_shows_badges_and_version_counts(editor_with):
