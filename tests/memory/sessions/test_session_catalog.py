@@ -7,6 +7,7 @@ from ouro.errors import SessionInUse, SessionNotFound, SeveralSessions
 from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, TitleRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Index, Sources
+from ouro.memory.sessions import session_index
 from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, ToolReply, assistant, user
@@ -44,6 +45,14 @@ def store(root):
     made = YamlFileMemoryStore(root)
     fill(made)
     return made
+
+
+def test_one_session_is_found_in_the_index_without_reading_its_file(store, root, monkeypatch):
+    infos = {info.folder: info for info in session_index.list_infos(root)}
+    assert len(infos) == 3
+    monkeypatch.setattr(session_index, "survey", None)
+    assert {folder: session_index.find_info(root, folder) for folder in infos} == infos
+    assert session_index.find_info(root, "2026-11-21_ffffffff") is None
 
 
 @pytest.fixture
