@@ -227,7 +227,7 @@ def test_the_environment_of_a_message_does_not_load_the_scanner():
     lines = ("Working folder: /home/ada/project-2026-11-release", "Git branch: fix-1234-long-lines")
     text = "\n".join(("<environment>", *lines, "</environment>"))
     record = MessageRecord(1, "2026-11-23T00:00:00.000Z", Message("user", (Context(text), Text("hi"))))
-    assert record_data(record, mask, str, str)["context"] == [text]
+    assert record_data(record, mask, str)["context"] == [text]
 
 
 def test_the_shortest_token_without_a_space_is_masked():
