@@ -211,7 +211,7 @@ DEFENCES = (
             "while isinstance(decision, Ask) and answered is None:", "test_x10_no_more_than_was_shown.py"),
     Defence("S18", "ouro/agent/tool_runner.py", "if self._save:", "if False:",
             "test_s18_parallel_results.py"),
-    Defence("S19", f"{SESSIONS}/session_file.py", "self._check(descriptor)", "pass", "test_s19_lost_files.py"),
+    Defence("S19", f"{SESSIONS}/session_file.py", "self.check(descriptor)", "pass", "test_s19_lost_files.py"),
     Defence("S19", f"{SESSIONS}/session_file.py", 'save_beside(self.folder, "found", found)', "None",
             "test_s19_lost_files.py"),
     Defence("X2", "ouro/tools/grep.py", "(found := _TOO_LARGE.search(line))",

@@ -261,6 +261,7 @@ class YamlFileMemoryStore(MemoryStore):
         held = self._opened(session_id)
 
         def encode() -> Iterator[bytes]:
+            held.check(held.fileno())  # outputs are written into its folder, which may be gone
             data = self._encode(record, held.folder, held.places, held.end)
             yield data
             if isinstance(record, MessageRecord):

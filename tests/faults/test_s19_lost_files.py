@@ -1,13 +1,15 @@
 """S19: the file of an open session is deleted, cut or replaced."""
 
 import shutil
+from contextlib import nullcontext, suppress
 
 import pytest
 
+from ouro.errors import SaveFailed
 from ouro.memory.backend import MessageRecord
 from ouro.memory.manager import MemoryManager
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import assistant, user
+from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
 OTHER = b"---\nsession: {format: 1, id: x, created_at: ''}\n...\n---\nmessage: 1\nrole: user\ntext: other words\n...\n"
 
@@ -75,6 +77,30 @@ async def test_s19_session_file_lost_while_open_is_rewritten(home, harm, resumed
     found = [each.read_bytes() for each in path.parent.glob("session-*.found")]
     assert found == ([left] if left else [])
     assert all(str(each) in notices[0] for each in path.parent.glob("session-*.found"))
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+async def test_s19_long_output_after_the_folder_was_removed(home, is_link):
+    store, notices, output = YamlFileMemoryStore(), [], "output\n" * 10_000
+    memory = await talk(store, 2, on_notice=notices.append)
+    await memory.add(assistant("", ToolCall("1", "shell", {})))
+    (path,) = (home / ".ouro" / "sessions").glob("2*/session.yaml")
+    folder_removed(path)
+    (elsewhere := home / "elsewhere").mkdir()
+    if is_link:
+        path.parent.symlink_to(elsewhere)
+
+    with suppress(SaveFailed) if is_link else nullcontext():
+        await memory.add(tool(ToolReply("1", "shell", output)))
+    if is_link:
+        path.parent.unlink()
+    await memory.close()
+
+    assert list(elsewhere.iterdir()) == []
+    assert any("The session was written again" in notice for notice in notices)
+    loaded = await store.load_session(memory.session_id, read_only=True)
+    assert [record.number for record in loaded.records if isinstance(record, MessageRecord)] == [1, 2, 3, 4]
+    assert loaded.records[-1].message.parts_of(ToolReply)[0].text == output
 
 
 async def test_s19_text_appended_by_another_program_is_kept(home):

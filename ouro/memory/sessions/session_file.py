@@ -357,14 +357,14 @@ class OpenFile(FileIO):
         """Append one record in one write call and flush it.
 
         A tail without an end mark is moved to a `.torn` file first. A record that cannot be written whole is removed
-        again. Raises SessionLost if another file has the name of this one, or bytes are gone.
+        again. Raises SessionLost as `check`.
         """
         data = bytes(record)
         descriptor = os.dup(self.fileno())  # `close` does not wait for a save whose caller was cancelled
         try:
             with suppress(OSError):  # some network disks have no locks; there O_APPEND keeps records apart
                 lock_descriptor(descriptor)
-            self._check(descriptor)
+            self.check(descriptor)
             set_tail_aside(self.folder, descriptor)
             size = os.fstat(descriptor).st_size
             glue = b"" if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
@@ -383,7 +383,8 @@ class OpenFile(FileIO):
         self._size = os.fstat(descriptor).st_size
         self._tail = os.pread(descriptor, _TAIL, max(0, self._size - _TAIL))
 
-    def _check(self, descriptor: int) -> None:
+    def check(self, descriptor: int) -> None:
+        """`descriptor`: the file. Raises SessionLost if another file has the name of this one, or bytes are gone."""
         try:
             with open_private(self.folder, FILE_NAME, os.O_RDONLY) as named:
                 is_same = os.path.sameopenfile(named, descriptor)
