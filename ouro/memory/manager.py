@@ -79,6 +79,8 @@ class MemoryManager:
         """The session is in the store; else it is created there with its first message."""
         self._unsaved: deque[Record] = deque()
         """What is not on disk yet, oldest first; what could not be saved stays for the next save."""
+        self._only_here: list[Record] = []
+        """All that was added to a read-only session: it is never on disk."""
         self._one_save = asyncio.Lock()
         self._saves: set[asyncio.Task[None]] = set()
         if loaded is not None:
@@ -205,7 +207,8 @@ class MemoryManager:
             self.pager.release()
         has_all = not self.pager.is_gapped and self.transcript.is_complete
         if isinstance(change, RewindRecord) and not (is_known and has_all):
-            self.pager.load_context(self._fold_again)
+            # The file of a read-only session does not say where it was rewound to: all of it is read.
+            self.pager.load_context(self._fold_again, "whole" if self.read_only else "context")
             await self.pager.finish_loading()
 
     def note(self, change: ChangeRecord) -> None:
@@ -286,6 +289,8 @@ class MemoryManager:
     def _take(self, record: Record) -> None:
         self.transcript.take(record)
         self._unsaved.append(record)
+        if self.read_only:
+            self._only_here.append(record)
 
     async def _save(self) -> None:
         """Save the queue, even if the caller is cancelled. Raises SaveFailed; unsaved records stay in the queue."""
@@ -346,12 +351,12 @@ class MemoryManager:
             self._unsaved.remove(record)
 
     def _fold_again(self, loaded: LoadedSession) -> None:
-        """Replace the transcript after more of the session was read, and add the unsaved records."""
+        """Replace the transcript after more of the session was read, and add what is not on disk."""
         before = self.transcript
         self.transcript = Transcript.of(loaded)
         for notice in (*loaded.notices, *self.transcript.notices):
             self._notify(notice)
-        for record in self._unsaved:
+        for record in self._only_here or self._unsaved:
             self.transcript.take(record)
         if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = before.usage

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ouro.errors import SessionError
-from ouro.memory.backend import LoadedSession, MemoryStore, MessageRecord
+from ouro.memory.backend import LoadedSession, MemoryStore, MessageRecord, Reach
 from ouro.memory.sessions.session_reader import MIN_SHOWN
 from ouro.memory.transcript import ShownItem, Transcript
 from ouro.utils.log import log
@@ -121,9 +121,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
         others = (entry for entry in transcript.entries if entry.message.role != "tool")
         self._shown_from = next(others, transcript.entries[0]).number
 
-    def load_context(self, take: Callable[[LoadedSession], None]) -> None:
+    def load_context(self, take: Callable[[LoadedSession], None], reach: Reach = "context") -> None:
         """Start to read everything that is sent; `take` is called with the result."""
-        self._loading = asyncio.create_task(self._load(take))
+        self._loading = asyncio.create_task(self._load(take, reach))
 
     async def finish_loading(self) -> None:
         """Wait until everything that is sent is in memory. A screen needs less, so a resume does not wait for this."""
@@ -138,9 +138,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
         entries = ((place, item) for place, item in enumerate(items) if isinstance(item, MessageRecord))
         return next((place for place, entry in entries if entry.number == self._shown_from), 0)
 
-    async def _load(self, take: Callable[[LoadedSession], None]) -> str:
+    async def _load(self, take: Callable[[LoadedSession], None], reach: Reach) -> str:
         try:
-            loaded = await self.store.load_session(self.session_id, read_only=True, reach="context")
+            loaded = await self.store.load_session(self.session_id, read_only=True, reach=reach)
         except SessionError as error:
             log.warning("load the context: %s", error)
             return f"Earlier messages could not be read: {error.message}"

@@ -216,6 +216,24 @@ async def test_long_branches_are_read_partly_until_visited(root, monkeypatch):
     await memory.close()
 
 
+async def test_read_only_session_rewinds_to_a_long_branch_and_stays_there(root, monkeypatch):
+    monkeypatch.setattr("ouro.memory.sessions.session_reader.MAX_BRANCH_BYTES", 5000)
+    store = YamlFileMemoryStore(root)
+    await store.import_session(HEADER, [*map(said, range(1, 301)), RewindRecord(10, AT), said(301)])
+
+    memory = await reopen(store, read_only=True)
+    memory.set_title("only here")
+    await memory.add(user("added"))
+    await memory.record(RewindRecord(200, memory.now()))
+    await memory.add(user("more"))
+
+    assert texts(memory.context()) == [*(f"m{number}" for number in range(1, 201)), "more"]
+    assert memory.title == "only here"
+    await memory.record(RewindRecord(302, memory.now()))
+    assert texts(memory.context()) == [*(f"m{number}" for number in range(1, 11)), "m301", "added"]
+    await memory.close()
+
+
 async def test_without_a_compaction_the_end_is_loaded_first(root, monkeypatch):
     monkeypatch.setattr(session_reader, "MAX_SHOWN", 4000)
     store = YamlFileMemoryStore(root)
