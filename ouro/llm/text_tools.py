@@ -65,6 +65,8 @@ _STRING = late_pattern(
 """Matches a JSON string up to its end, or to an incomplete escape."""
 _REPEATED, _TIMES, _MIN_WORDS = 60, 4, 5
 """An answer repeats itself if it ends with `_TIMES` copies of a text with so many characters and words."""
+_MAX_COMPARED = 20_000
+"""Characters at the end of an answer in which a copy is searched for."""
 _HOW = """\
 # Tools
 Answer with one JSON object and nothing else:
@@ -144,7 +146,7 @@ class TextToolsModel:
     ) -> AsyncGenerator[Chunk, None]:
         """The chunks of an answer; text that may become a call is held back until its end."""
         is_described = self.spec.describes_tools
-        gate, text, answer = CallGate(), "", ""
+        gate, text, reader, has_answer = CallGate(), "", AnswerReader(), False
         async for received in source:
             chunk: Chunk = received
             match received:
@@ -153,20 +155,21 @@ class TextToolsModel:
                     if len(text) > MAX_CHARACTERS:
                         raise ModelError(TOO_LARGE)
                     shown = gate.feed(piece) if tools else piece
-                    if is_described and tools and (longer := find_answer(text)):
-                        shown, answer = longer.removeprefix(answer), longer
+                    if is_described and tools and (new := reader.read(text)) is not None:
+                        shown, has_answer = new, has_answer or bool(new)
                     yield TextChunk(shown)
-                    if not is_described or (start := _cut_repetition(text, is_call=bool(tools) and not answer)) is None:
+                    is_call = bool(tools) and not has_answer
+                    if not is_described or (start := _cut_repetition(text, is_call=is_call)) is None:
                         continue
-                    answer = find_answer(start) or start
-                    yield RevisedText(answer)
+                    has_answer = True
+                    yield RevisedText(AnswerReader().read(start) or start)
                     chunk = EndChunk("stop")
                 case UsageChunk(usage) if usage and self._step_usage:
                     chunk = UsageChunk(self._step_usage + usage)
                 case ThinkingChunk() | CallChunk():
                     yield TextChunk(gate.end())
-                    text, tools = "", () if isinstance(received, CallChunk) else tools
-            if isinstance(chunk, EndChunk) and not answer:
+                    text, reader, tools = "", AnswerReader(), () if isinstance(received, CallChunk) else tools
+            if isinstance(chunk, EndChunk) and not has_answer:
                 before, calls = find_calls(text, tools, messages)
                 yield RevisedText(before) if calls else TextChunk(gate.end())
                 for index, call in enumerate(calls):
@@ -192,15 +195,26 @@ def find_calls(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) ->
     return before, calls
 
 
-def find_answer(text: str) -> str | None:
-    """The text of a call of `answer`, as far as it is written; None if it is not such a call."""
-    opener = _ANSWER_OPENER.match(text)
-    if opener is None:
-        return None
-    written = _STRING.match(text, opener.end())
-    assert written is not None, "the pattern matches nothing, too"
-    answer: str = json.loads(f'"{written[0]}"', strict=False)
-    return answer
+class AnswerReader:
+    """Reads the text of a call of `answer` while it is written. Each character is read once: with all of the text at
+    each chunk, 64 KB took 20 s."""
+
+    def __init__(self) -> None:
+        self._end = 0
+        """The end of what was read; 0: no call of `answer` has begun."""
+
+    def read(self, text: str) -> str | None:
+        """What is new in `text`, which has grown since the last call; None if it is no call of `answer`."""
+        if not self._end:
+            opener = _ANSWER_OPENER.match(text, 0, _MAX_BEGINNING)
+            if opener is None:
+                return None
+            self._end = opener.end()
+        written = _STRING.match(text, self._end)
+        assert written is not None, "the pattern matches nothing, too"
+        self._end = written.end()
+        new: str = json.loads(f'"{written[0]}"', strict=False)
+        return new
 
 
 def _cut_repetition(text: str, *, is_call: bool) -> str | None:
@@ -209,10 +223,10 @@ def _cut_repetition(text: str, *, is_call: bool) -> str | None:
     A small model at temperature 0 repeats two sentences until `max_output`. In a call that holds a file this is
     allowed.
     """
-    if is_call and text.lstrip().startswith("{"):
+    if is_call and text[:_MAX_BEGINNING].lstrip().startswith("{"):
         return None
     tail = text[-_REPEATED:]
-    before = text.rfind(tail, 0, -1)
+    before = text.rfind(tail, max(0, len(text) - _MAX_COMPARED), -1)
     period = len(text) - _REPEATED - before
     if before < 0 or len(set(tail.split())) < _MIN_WORDS or not text.endswith(text[-period:] * _TIMES):
         return None

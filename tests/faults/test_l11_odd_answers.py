@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from ouro.agent.compactor import ProbeQuestion, report_lost
 from ouro.display import Diff, Display, Plain
 from ouro.errors import ModelError, ModelUnavailable, StreamCut
-from ouro.llm import ModelSpec, Prices, ReplyBuilder, Timeouts
+from ouro.llm import EndChunk, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeouts, ToolSpec
 from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
 from ouro.llm.provider_errors import redact
 from ouro.llm.small_steps import small_tools
-from ouro.llm.text_tools import ANSWER, CallGate, find_calls
+from ouro.llm.text_tools import ANSWER, CallGate, TextToolsModel, find_calls
 from ouro.llm.wire import make_usage
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord
 from ouro.memory.serialization import ReadRecord, record_data, record_from
@@ -318,6 +318,32 @@ def ask_probe(answer):
         return answer
 
     asyncio.run(report_lost([ProbeQuestion("Which?", "this")], ask))
+
+
+class SmallModel:
+    spec = ModelSpec("ollama_chat/tiny:1b")
+
+    def __init__(self, text):
+        self._text = text
+
+    async def stream(self, messages, tools=()):
+        for start in range(0, len(self._text), 4):
+            yield TextChunk(self._text[start : start + 4])
+        yield EndChunk("stop")
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.usefixtures("cpu_limit")
+async def test_l11_long_answer_of_a_small_model_is_read_in_linear_time():
+    """The answer was decoded from its beginning at each chunk: 64 KB took 20 s."""
+    text = " ".join(map(str, range(30_000)))
+    model = TextToolsModel(SmallModel(json.dumps({"name": "answer", "arguments": {"text": text}})))
+
+    chunks = [chunk async for chunk in model.stream([user("Count.")], [ToolSpec("read", "Read.", {})])]
+
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == text
 
 
 @pytest.mark.usefixtures("cpu_limit")

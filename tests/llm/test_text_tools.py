@@ -1,14 +1,13 @@
 """Tool calls that a model writes as text."""
 
 import asyncio
-import itertools
 import json
 
 import pytest
 
 from ouro.errors import ModelError
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ScriptedReply, TextChunk, ToolSpec
-from ouro.llm.text_tools import CallGate, call_schema, describe_tools, find_answer, find_calls
+from ouro.llm.text_tools import AnswerReader, CallGate, call_schema, describe_tools, find_calls
 from ouro.messages import Message, Text, ToolCall, ToolReply, system, user
 
 READ = ToolSpec("read", "Read a file. Up to 2,000 lines.", {
@@ -178,8 +177,8 @@ async def test_answer_call_is_streamed_as_it_is_written(end):
         written = '{"name": "answer",\n "arguments": {"text": ' + json.dumps(text, ensure_ascii=ascii_only)[:-1] + end
         message, shown, _ = await answer(written, text_tools="on")
         assert (message.text, shown, message.tool_calls) == (text, text, ())
-        lengths = [len(find_answer(written[:end]) or "") for end in range(len(written) + 1)]
-        assert {longer - shorter for shorter, longer in itertools.pairwise(lengths)} == {0, 1}
+        reader = AnswerReader()
+        assert {len(reader.read(written[:end]) or "") for end in range(len(written) + 1)} == {0, 1}
     message, shown, _ = await answer(written)
     assert (message.text, shown) == (written, written)
 
