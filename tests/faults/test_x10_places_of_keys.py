@@ -80,9 +80,14 @@ def test_x10_write_rule_for_a_folder_does_not_cover_key_files(keys, mode, tool, 
         pass
 
 
-@pytest.mark.parametrize("line", ["grep -rn api_key ~", "rg api_key ~", "cp -r ~ .", "tar cf x.tar ~"])
-def test_x10_auto_asks_before_a_shell_line_reads_all_of_the_home_folder(keys, line):
-    assert isinstance(Permissions(keys, "auto").decide("shell", Effect.RUN, [line]), Ask)
+@pytest.mark.parametrize("line", ["grep -rn api_key {}", "rg api_key {}", "cp -r {} .", "tar cf x.tar {}", "cat {}/*"])
+@pytest.mark.parametrize("folder", ["~", "~/.ouro"])
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+def test_x10_a_shell_line_that_reads_all_of_a_folder_with_keys_is_asked(keys, mode, folder, line):
+    permissions = Permissions(keys, mode, allow=["read(~/**)"])
+    assert isinstance(permissions.decide("shell", Effect.RUN, [line.format(folder)]), Ask)
+    harmless = permissions.decide("shell", Effect.RUN, [line.format("~/notes")])
+    assert isinstance(harmless, Allow) or line.startswith(("cp", "tar"))
 
 
 @pytest.mark.parametrize(
