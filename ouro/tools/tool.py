@@ -83,7 +83,7 @@ class Tool(Protocol, Generic[A]):
 
     def spec(self) -> ToolSpec:
         """The tool for the model: name, description, JSON schema of the arguments."""
-        return ToolSpec(self.name, inspect.getdoc(self) or "", _schema_of(self.Args))
+        return ToolSpec(self.name, inspect.getdoc(self) or inspect.getdoc(type(self)) or "", _schema_of(self.Args))
 
     def parse(self, arguments: Mapping[str, Any]) -> A:
         """The arguments of a call. Raises msgspec.ValidationError or ToolError."""

@@ -24,3 +24,11 @@ async def test_whole_list_is_stored_shown_and_confirmed():
 async def test_an_unknown_state_is_refused():
     with pytest.raises(ToolError, match="Wrong arguments for todo"):
         await call(TodoWrite(TodoPlan()), todos=[{"text": "x", "state": "later"}])
+
+
+def test_a_variant_of_a_tool_inherits_its_description():
+    class Steps(TodoWrite):
+        name = "steps"
+
+    description = TodoWrite(TodoPlan()).spec().description
+    assert Steps(TodoPlan()).spec().description == description != ""
