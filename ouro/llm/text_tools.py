@@ -324,7 +324,7 @@ def _split(text: str) -> tuple[str, list[Any]]:
 def _parse_values(text: str) -> list[Any]:
     """The JSON values that a text consists of; none if there is anything else."""
     try:
-        value = json.loads(text, strict=False)
+        value = json.loads(text.strip(), strict=False)  # `json` itself skips only spaces of ASCII
     except (ValueError, RecursionError):
         return []
     return value if isinstance(value, list) else [value]

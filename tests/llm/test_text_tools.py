@@ -26,6 +26,7 @@ CALL = '{"name": "read", "arguments": {"path": "basket.py"}}'
         (f"I look.\n{CALL}", "I look."),
         (f"<tool_call>\n{CALL}\n</tool_call>", ""),
         (f"<tool_call>{CALL}", ""),
+        (f"<tool_call>\u00a0{CALL}\u2003</tool_call>", ""),
         (f"<tools>\n{CALL}\n</tools>", ""),
         ('<function=read>{"path": "basket.py"}</function>', ""),
         (f"<|python_tag|>{CALL}", ""),
