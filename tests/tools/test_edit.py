@@ -16,7 +16,7 @@ from ouro.errors import ToolError
 from ouro.frontends.tui.blocks.diff import file_diffs
 from ouro.safety import Workspace
 from ouro.tools.edit import Edit, Replacement, apply_edits
-from ouro.tools.files_seen import FilesSeen, change_of, display_of
+from ouro.tools.files_seen import FilesSeen, display_of, file_change
 from ouro.tools.text_match import find_match
 from ouro.tools.tool import parse_arguments
 from ouro.utils.text_files import decode
@@ -322,7 +322,7 @@ def test_diff_among_many_equal_lines_is_fast():
     """difflib took 55 s for these lines, in the preview of a permission question."""
     before, after = "x\n" + "a\n" * 1900 + "y\n", "z\n" + "a\nb\n" * 950 + "w\n"
 
-    change = change_of("x", before, after)
+    change = file_change("x", before, after)
     assert display_of([change]).summary == "+952 −952"
     (file,) = file_diffs(Diff((change,)).lines())
     changed = [pair for part in file.hunks for pair in part if not pair.is_same]
