@@ -13,7 +13,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, LoadedScope, Scope, SkippedFile, TurnRef, UndoResult
-from ouro.memory.long_term.store import GitMemoryStore, Mark, mark
+from ouro.memory.long_term.store import FileContent, GitMemoryStore, content_of
 from ouro.memory.long_term.trust.approval import (
     MAX_SHOWN,
     MAX_SOURCES,
@@ -73,7 +73,7 @@ class ScopeMemory:
         self._now = ScopeSnapshot()
         self._foreign_sources: Sequence[str] = ()
         """The sources in the turn in which the foreign changes were found."""
-        self._unapproved_seen: set[Mark] = set()
+        self._unapproved_seen: set[FileContent] = set()
         """Contents that are not approved, but that this session may have read."""
         self._places: Mapping[str, str] = {}
         """Fingerprints that change with most writes, as they were after the last tool call."""
@@ -161,7 +161,7 @@ class ScopeMemory:
 
     def observe(self, session: str) -> None:
         """Record what turns of other sessions have written into the files by now: `session` may have read it."""
-        self._unapproved_seen |= {mark(edit.name, edit.after) for edit in self._writes.of_others(session)}
+        self._unapproved_seen |= {content_of(edit.name, edit.after) for edit in self._writes.of_others(session)}
 
     def recording(
         self, session: str, name: str, before: bytes | None, after: bytes | None

@@ -41,7 +41,7 @@ from ouro.utils.text import clean
 _MAX_CORE_CHARACTERS = 400_000
 """Maximum characters of all core files of a scope."""
 
-Mark = tuple[str, str]
+FileContent = tuple[str, str]
 """The name of a file, and the blob of a content (or GONE)."""
 FindsSecret = Callable[[str], str]
 """Returns which kind of secret is in a text; empty if there is none."""
@@ -254,7 +254,7 @@ class GitMemoryStore:
         with self.repository.alone():
             changes = {**_encode(texts), **self._files.contents(whole)}
             if approves:
-                self._ledger.approve(_marks(changes))
+                self._ledger.approve(_contents_of(changes))
             return self._commit(changes, subject, trailers)
 
     def write_shared(self, files: Mapping[str, str | None]) -> None:
@@ -270,7 +270,7 @@ class GitMemoryStore:
         accepted text."""
         approved, accepted = self._ledger.approved(), self._texts_at(self.accepted, edits)
         begun = {name: found[0].before for name, found in edits.items() if found}
-        return {**accepted, **{name: text for name, text in begun.items() if mark(name, text) in approved}}
+        return {**accepted, **{name: text for name, text in begun.items() if content_of(name, text) in approved}}
 
     def demand_no_secret(self, texts: Iterable[str | None]) -> None:
         """Raises SecretInMemory if one of the texts holds a secret."""
@@ -285,10 +285,10 @@ class GitMemoryStore:
         except MemoryUnusable:
             return accepted, accepted
 
-    def filter_unapproved(self, marks: Iterable[Mark]) -> set[Mark]:
+    def filter_unapproved(self, contents: Iterable[FileContent]) -> set[FileContent]:
         """The contents that are neither in the accepted commit nor approved since."""
         tree, approved = self._tree(self.accepted), self._ledger.approved()
-        return {(name, blob) for name, blob in marks if tree.get(name, GONE) != blob and (name, blob) not in approved}
+        return {one for one in contents if tree.get(one[0], GONE) != one[1] and one not in approved}
 
     def edits_since(self, commit: str, names: Iterable[str] | None = None) -> tuple[FileEdit, ...]:
         """The differences of the files, or of some, from a commit (empty: from an empty folder)."""
@@ -302,7 +302,7 @@ class GitMemoryStore:
         None if a file has another content by now.
         """
         before, now = self._texts_at(commit, contents), self._files.contents(contents)
-        if _marks(now) != contents:
+        if _contents_of(now) != contents:
             return None
         texts = {name: None if data is None else decode_text(data) for name, data in now.items()}
         return tuple(FileEdit(name, before[name], texts[name]) for name in contents)
@@ -343,11 +343,11 @@ class GitMemoryStore:
             plan = plan_undo(self.scope, self.repository, self._files.find, found, hunk, base)
             changes = {edit.name: edit.after for edit in plan.edits}
             undone = {} if hunk else {UNDOES: " ".join(item.id for item in plan.commits)}
-            marks = {ORIGIN: "undo", **(trailers or {}), **undone}
+            named = {ORIGIN: "undo", **(trailers or {}), **undone}
             made = ""
             if changes:
                 encoded = self._put(changes, approved=self._are_approved(changes))
-                made = self._commit(encoded, f"Undo: {found.subject}", marks)
+                made = self._commit(encoded, f"Undo: {found.subject}", named)
         return UndoResult(made, plan.edits, plan.conflicts, plan.commits)
 
     def _are_approved(self, names: Iterable[str]) -> bool:
@@ -359,7 +359,7 @@ class GitMemoryStore:
     def _put(self, changes: Mapping[str, str | None], *, approved: bool = True) -> dict[str, bytes | None]:
         encoded = _encode(changes)
         if approved:  # approved before they are written: after a kill ouro still recognizes them as its own (M13)
-            self._ledger.approve(_marks(encoded))
+            self._ledger.approve(_contents_of(encoded))
         # A moved file is written before the old one is removed: a kill in between loses nothing.
         for name, data in sorted(encoded.items(), key=lambda change: change[1] is None):
             self._files.write(name, data)
@@ -426,13 +426,13 @@ def _encode(texts: Mapping[str, str | None]) -> dict[str, bytes | None]:
     return {name: None if text is None else text.encode() for name, text in texts.items()}
 
 
-def _marks(files: Mapping[str, bytes | None]) -> dict[str, str]:
+def _contents_of(files: Mapping[str, bytes | None]) -> dict[str, str]:
     """Files as the ledger has them: name -> blob, or GONE."""
     return {name: GONE if data is None else blob_id(data) for name, data in files.items()}
 
 
-def mark(name: str, text: str | None) -> Mark:
-    return name, _marks(_encode({name: text}))[name]
+def content_of(name: str, text: str | None) -> FileContent:
+    return name, _contents_of(_encode({name: text}))[name]
 
 
 def user_store(

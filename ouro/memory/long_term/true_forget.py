@@ -293,8 +293,8 @@ class ForgettingMemory:
     Both methods raise MemoryUnusable or OSError if the history cannot be read, or a file cannot be written.
     """
 
-    def __init__(self, state_dir: Path, needle: ForgottenText, report: ForgetReport) -> None:
-        self._needle, self._report = needle, report
+    def __init__(self, state_dir: Path, text: ForgottenText, report: ForgetReport) -> None:
+        self._text, self._report = text, report
         self._folder = memory_folder(state_dir)
         scope: Scope = "user" if state_dir.name == _USER_STATE else "repo"
         is_shared = not (self._folder / ".git").exists()
@@ -307,14 +307,14 @@ class ForgettingMemory:
 
     def look(self) -> bool:
         """Count the matches; returns whether anything holds the text."""
-        report, needle = self._report, self._needle
-        files = sum(needle.count(path.name) + needle.count_bytes(path.read_bytes()) for path in self._files())
+        report, text = self._report, self._text
+        files = sum(text.count(path.name) + text.count_bytes(path.read_bytes()) for path in self._files())
         report.add(f"{self._name}: core, notes, archive", files)
-        own = sum(needle.count_bytes(path.read_bytes()) for path in self._own_files())
+        own = sum(text.count_bytes(path.read_bytes()) for path in self._own_files())
         report.add(f"{self._name}: pending changes", own)
         if not (self._repository.git_dir / "objects").is_dir():
             return bool(files or own)
-        held = sum(1 for content in rewrite.objects(self._repository) if needle.count_bytes(content))
+        held = sum(1 for content in rewrite.objects(self._repository) if text.count_bytes(content))
         report.add(f"{self._name}: git history (objects that can be read)", held)
         self._is_in_history = held > 0
         root = self._folder.parent.parent
@@ -338,18 +338,18 @@ class ForgettingMemory:
         with self._repository.alone():
             pending = {*self._store.find_unapproved()}
             if self._is_in_history:
-                change = self._needle.remove_from_bytes
+                change = self._text.remove_from_bytes
                 accepted, accept = self._store.accepted, self._store.accept
                 rewrite.rewrite(self._repository, self._clean_file, change, self._clean_name, accepted, accept)
             if self._folder.is_dir():
                 self._write_files(pending)
             for path in self._own_files():
-                if self._needle.count_bytes(path.read_bytes()):
-                    forget_in_file(path, self._needle, self._report)
+                if self._text.count_bytes(path.read_bytes()):
+                    forget_in_file(path, self._text, self._report)
         if self._folder.is_dir():
             self._remove_empty_lines(pending)
         for path in (self._repository.git_dir / name for name in ("config", "packed-refs", "HEAD")):
-            if path.is_file() and self._needle.count_bytes(path.read_bytes()):
+            if path.is_file() and self._text.count_bytes(path.read_bytes()):
                 self._report.left.append(f"{path}: it is in the name of a branch or the address of a remote.")
 
     def _files(self) -> list[Path]:
@@ -363,7 +363,7 @@ class ForgettingMemory:
 
     def _clean_file(self, data: bytes) -> bytes:
         """A file without the text; the front matter of a note can still be read."""
-        if not self._needle.count_bytes(data):
+        if not self._text.count_bytes(data):
             return data
         if data.startswith(b"---\nid: mem_"):
             name = data[8 : data.index(b"\n", 8)].decode(errors="replace").strip() + ".md"
@@ -372,14 +372,14 @@ class ForgettingMemory:
                 if parsed is not None and not parsed.problems:
                     fields = msgspec.to_builtins(parsed.note)
                     for name in ("text", "extra", "entities", "relations", "anchors", "branch"):
-                        fields[name] = self._needle.remove_from_data(fields[name], name)
+                        fields[name] = self._text.remove_from_data(fields[name], name)
                     data = note_text(msgspec.convert(fields, Note)).encode()
-        return self._needle.remove_from_bytes(data)
+        return self._text.remove_from_bytes(data)
 
     def _clean_name(self, data: bytes) -> bytes:
-        if not self._needle.count_bytes(data):
+        if not self._text.count_bytes(data):
             return data
-        return self._needle.remove_from_bytes(data).replace(self._needle.placeholder.encode(), b"forgotten")
+        return self._text.remove_from_bytes(data).replace(self._text.placeholder.encode(), b"forgotten")
 
     def _write_files(self, pending: set[str]) -> None:
         files = MemoryFiles(self._folder)
@@ -389,7 +389,7 @@ class ForgettingMemory:
             if (new, new_name) == (data, name):
                 continue
             if not is_memory_name(name):
-                forget_in_file(path, self._needle, self._report)
+                forget_in_file(path, self._text, self._report)
                 continue
             if name not in pending:
                 self._store.approve({new_name: blob_id(new)})
@@ -420,5 +420,5 @@ class ForgettingMemory:
             self._report.left.append(f"{self._name}: empty lines are left ({error}).")
 
     def _is_empty(self, text: str) -> bool:
-        without = text.replace(self._needle.placeholder, "")
+        without = text.replace(self._text.placeholder, "")
         return without != text and _MARKS.fullmatch(without) is not None

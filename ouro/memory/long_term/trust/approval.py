@@ -21,7 +21,7 @@ from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
-from ouro.memory.long_term.store import FindsSecret, GitMemoryStore, mark
+from ouro.memory.long_term.store import FindsSecret, GitMemoryStore, content_of
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.utils.log import log
 from ouro.utils.text import cut, escaped, join_names, line_changes
@@ -117,7 +117,7 @@ class TurnChanges:
             now = self._store.find(edit.name)
             # The lines of two sessions may be in another order in the file.
             has_same_lines = sorted((now or "").splitlines()) == sorted((edit.after or "").splitlines())
-            is_decided = has_same_lines or not self._store.filter_unapproved([mark(edit.name, now)])
+            is_decided = has_same_lines or not self._store.filter_unapproved([content_of(edit.name, now)])
             if is_decided and edit.name not in self.others:
                 whole.append(edit.name)
             elif heads[edit.name] == accepted[edit.name]:
