@@ -224,7 +224,7 @@ class Capture(msgspec.Struct, eq=False):
 
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
         """Write, confirm or propose the note of an operation. Raises NoteError if it is refused."""
-        book, session_id, line = self.notes.notebook, excerpt.turn.session, excerpt.lines.get(operation.target)
+        book, line = self.notes.notebook, excerpt.lines.get(operation.target)
         repository = self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
             raise NoteError("it was captured before")
@@ -243,10 +243,10 @@ class Capture(msgspec.Struct, eq=False):
         until = _FOREVER
         if line and operation.verb == "contradict":
             note = book.add_times(note)
-            captured.contradictions.append(self.notes.propose_instead(line, note, excerpt.sources, session_id))
+            captured.contradictions.append(self.notes.propose_instead(line, note, excerpt.sources))
         elif excerpt.sources or self.asks:
             note = book.add_times(note)
-            self.notes.propose(note, excerpt.sources, session_id)
+            self.notes.propose(note, excerpt.sources)
             captured.proposed.append(note)
         else:
             until = excerpt.spoken[-1].at

@@ -104,24 +104,24 @@ class SessionNotes:
             return ()
         return [hit.id for hit in hits if hit.score >= _MIN_SIMILARITY]
 
-    def propose(self, note: Note, sources: Sequence[str], session_id: str) -> None:
+    def propose(self, note: Note, sources: Sequence[str]) -> None:
         """Write a note as a pending proposal; `sources` came into the session before. Raises SecretInMemory."""
         edit, shown = FileEdit(note.file_name, None, note_text(note)), cut(note.text, _REASON_WIDTH)
         reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{shown}”"
-        self._propose(note, edit, reason, sources, session_id)
+        self._propose(note, edit, reason, sources)
 
-    def propose_instead(self, line: Note, note: Note, sources: Sequence[str], session_id: str) -> Contradiction:
+    def propose_instead(self, line: Note, note: Note, sources: Sequence[str]) -> Contradiction:
         """Propose a note that replaces the core line that it contradicts. Raises SecretInMemory, UsageError."""
-        editor = self._editor(TurnRef(session_id, note.turn))
+        editor = self._editor(TurnRef(note.session_id, note.turn))
         edit = replace_line(editor, find_entry(editor, line.id), note.text)
         note = replace(note, scope=line.scope)
-        proposal = self._propose(note, edit, "it contradicts what is remembered", sources, session_id)
+        proposal = self._propose(note, edit, "it contradicts what is remembered", sources)
         return Contradiction(line, note, edit.name, change_of(line.scope, [edit], "agent", proposal=proposal))
 
-    def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str], session_id: str) -> str:
+    def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str]) -> str:
         scope = self._scopes[note.scope]
         scope.store.demand_no_secret([edit.after])
-        return scope.propose([edit], reason, sources, TurnRef(session_id, note.turn)).id
+        return scope.propose([edit], reason, sources, TurnRef(note.session_id, note.turn)).id
 
     def core_lines(self) -> list[Note]:
         return [

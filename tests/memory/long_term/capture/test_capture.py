@@ -78,7 +78,7 @@ class Bench:
     def keep_in_core(self, _note, _said, _message, _corrected) -> None:
         return None
 
-    def propose(self, note, sources, _session) -> None:
+    def propose(self, note, sources) -> None:
         self.proposed.append((note, tuple(sources)))
 
     def notes(self) -> list[Note]:
