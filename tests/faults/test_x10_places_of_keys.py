@@ -80,7 +80,18 @@ def test_x10_write_rule_for_a_folder_does_not_cover_key_files(keys, mode, tool, 
         pass
 
 
-@pytest.mark.parametrize("line", ["grep -rn api_key {}", "rg api_key {}", "cp -r {} .", "tar cf x.tar {}", "cat {}/*"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "grep -rn api_key {}",
+        "rg api_key {}",
+        "cp -r {} .",
+        "tar cf x.tar {}",
+        "cat {}/*",
+        "cd {} && rg api_key",
+        "cd {}; grep -rn api_key",
+    ],
+)
 @pytest.mark.parametrize("folder", ["~", "~/.ouro"])
 @pytest.mark.parametrize("mode", ["ask", "auto"])
 def test_x10_a_shell_line_that_reads_all_of_a_folder_with_keys_is_asked(keys, mode, folder, line):
