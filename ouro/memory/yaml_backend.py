@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -90,20 +90,17 @@ class YamlFileMemoryStore(MemoryStore):
         self._is_swept = False
 
     async def create_session(self, header: SessionHeader) -> None:
-        with _saving(self._root):
+        with _saving(self._root), ExitStack() as failure:
             await self._sweep()
             folder = await asyncio.to_thread(self._folders.make, header)
-            lock = await asyncio.to_thread(SessionLock, folder)
-            try:
-                held = await asyncio.to_thread(OpenFile, folder, lock, new=True)
-                await held.append([encode_record(header_data(header))])
-                await asyncio.to_thread(sync_folder, folder)
-                await asyncio.to_thread(sync_folder, self._root)
-                self._open[header.id] = held
-            except BaseException:
-                lock.close()
-                (folder / FILE_NAME).unlink(missing_ok=True)
-                raise
+            lock = failure.enter_context(closing(await asyncio.to_thread(SessionLock, folder)))
+            failure.callback((folder / FILE_NAME).unlink, missing_ok=True)
+            held = failure.enter_context(await asyncio.to_thread(OpenFile, folder, lock, new=True))
+            await held.append([encode_record(header_data(header))])
+            await asyncio.to_thread(sync_folder, folder)
+            await asyncio.to_thread(sync_folder, self._root)
+            self._open[header.id] = held
+            failure.pop_all()
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
         with _saving(self._root):

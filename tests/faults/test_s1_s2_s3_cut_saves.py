@@ -231,6 +231,43 @@ async def test_s1_cancelled_save_is_finished_although_its_session_is_closed(temp
     assert (await YamlFileMemoryStore(template).load_session(HEADER.id)).records == (*KEPT, record(3, LATER))
 
 
+async def test_s1_save_after_a_cancelled_one_waits_for_it(template, monkeypatch):
+    store, writing, waited, write = YamlFileMemoryStore(template), threading.Event(), threading.Event(), os.write
+    await store.load_session(HEADER.id)
+
+    def slow_once(descriptor, data):
+        if not writing.is_set():
+            writing.set()
+            waited.wait(10)
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", slow_once)
+    first = asyncio.create_task(store.save_message(HEADER.id, record(3, LATER)))
+    assert await asyncio.to_thread(writing.wait, 10)
+    first.cancel()
+    second = asyncio.create_task(store.save_message(HEADER.id, record(4, LATER)))
+    await asyncio.wait([second], timeout=0.2)
+    waited.set()
+    await second
+    await asyncio.gather(*(store.save_message(HEADER.id, record(number, LATER)) for number in range(5, 100)))
+    await store.close_session(HEADER.id)
+
+    loaded = await store.load_session(HEADER.id, read_only=True)
+    assert loaded.records[: len(KEPT) + 2] == (*KEPT, record(3, LATER), record(4, LATER))
+    assert {item.number for item in loaded.records if isinstance(item, MessageRecord)} == set(range(1, 100))
+    assert loaded.notices == ()
+
+
+def test_s2_session_that_could_not_be_created_leaves_no_file_open(tmp_path):
+    store = YamlFileMemoryStore(tmp_path / "sessions")
+    with disk_full_at(20), pytest.raises(SaveFailed) as caught:
+        wait(store.create_session(HEADER))
+    assert caught.value.__traceback__ is not None  # its frames keep every object alive
+    opened = (os.path.realpath(place) for place in Path("/proc/self/fd").iterdir())
+    assert not [name for name in opened if name.startswith(str(tmp_path))]
+    wait(store.create_session(HEADER))
+
+
 @pytest.mark.parametrize(
     ("code", "hint"),
     [

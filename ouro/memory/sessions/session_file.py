@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from io import FileIO
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -340,6 +341,7 @@ class OpenFile(FileIO):
         self.places = dict(places)
         self._size = 0
         self._tail = b""
+        self._one_append = Lock()
         self._note_end(self.fileno())
 
     @property
@@ -352,6 +354,10 @@ class OpenFile(FileIO):
         from aiofiles.threadpool import wrap  # imported late, as in `open_session_file`
 
         await wrap(self).writelines(records)
+
+    def writelines(self, records: Iterable[Buffer]) -> None:
+        with self._one_append:  # a save whose caller was cancelled may still run
+            super().writelines(records)
 
     def write(self, record: Buffer) -> int:
         """Append one record in one write call and flush it.
