@@ -32,7 +32,7 @@ from ouro.memory.backend import (
     WholeSession,
     timestamp,
 )
-from ouro.memory.serialization import BYTES_BACK, OUTPUTS, Mask, header_data, record_data
+from ouro.memory.serialization import BYTES_BACK, OUTPUTS, Keep, Mask, header_data, record_data
 from ouro.memory.sessions import session_index
 from ouro.memory.sessions.repair import number_messages, repair, without_number
 from ouro.memory.sessions.session_file import (
@@ -257,9 +257,12 @@ class YamlFileMemoryStore(MemoryStore):
     async def _append(self, session_id: str, record: Record) -> None:
         held = self._opened(session_id)
 
+        def keep(name: str, data: bytes) -> None:
+            held.check(held.fileno())  # its folder may be gone
+            write_output(held.folder, name, data)
+
         def encode() -> Iterator[bytes]:
-            held.check(held.fileno())  # outputs are written into its folder, which may be gone
-            data = self._encode(record, held.folder, held.places, held.end)
+            data = self._encode(record, keep, held.places, held.end)
             yield data
             if isinstance(record, MessageRecord):
                 held.places[record.number] = held.end - len(data)
@@ -274,8 +277,8 @@ class YamlFileMemoryStore(MemoryStore):
         if not held.folder.is_dir():
             held.folder.mkdir(mode=0o700)
             lock = SessionLock(held.folder)
-        first = encode_record(header_data(header))
-        beside = held.write_again(records, lambda record: self._encode(record, held.folder, {}, 0), first)
+        keep, first = partial(write_output, held.folder), encode_record(header_data(header))
+        beside = held.write_again(records, lambda record: self._encode(record, keep, {}, 0), first)
         sync_folder(self._root)
         found, _ = split(read_file(held.folder))
         places = {number: record.offset for record in found if is_message(record) and (number := number_of(record))}
@@ -285,8 +288,8 @@ class YamlFileMemoryStore(MemoryStore):
             held.lock.close()
         return beside
 
-    def _encode(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> bytes:
-        data = record_data(record, self._mask, partial(write_output, folder))
+    def _encode(self, record: Record, keep: Keep, places: Mapping[int, int], offset: int) -> bytes:
+        data = record_data(record, self._mask, keep)
         if isinstance(record, CompactionRecord) and record.kept and places.keys() >= set(record.kept):
             data[BYTES_BACK] = [offset - places[number] for number in record.kept]
         return encode_record(data)
@@ -298,7 +301,7 @@ class YamlFileMemoryStore(MemoryStore):
         with self._folders.making(header) as (folder, _):
             if source is not None:
                 link_outputs(source, folder)
-            places: dict[int, int] = {}
+            keep, places = partial(write_output, folder), dict[int, int]()
             with (
                 open_private(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor,
                 open(descriptor, "wb", closefd=False) as file,
@@ -307,7 +310,7 @@ class YamlFileMemoryStore(MemoryStore):
                 for record in records:
                     if isinstance(record, MessageRecord):
                         places[record.number] = offset
-                    offset += file.write(self._encode(record, folder, places, offset))
+                    offset += file.write(self._encode(record, keep, places, offset))
                 file.flush()
                 os.fsync(descriptor)
 
