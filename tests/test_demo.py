@@ -6,9 +6,17 @@ import time
 from pathlib import Path
 
 import pytest
+from fakes.warm_python import WARM
 
 from ouro.cli import main
 from ouro.demo import FILES, RIGHT, WRONG, make_project, recorded_model
+
+AT_ONCE = f"""{WARM}
+import sys
+import ouro.cli, ouro.demo
+ouro.demo.PACE = 0  # otherwise the recorded model types for seven seconds
+sys.exit(ouro.cli.main(["demo", "--plain"]))
+"""
 
 
 def demo(*arguments, **environment):
@@ -122,9 +130,7 @@ class TestInATerminal:
         import pyte
 
         environment = {**os.environ, "TMPDIR": str(scratch), "TERM": "xterm-256color"}
-        child = pexpect.spawn(
-            sys.executable, ["-m", "ouro", "demo", "--plain"], env=environment, dimensions=(40, 100), timeout=30
-        )
+        child = pexpect.spawn(sys.executable, ["-c", AT_ONCE], env=environment, dimensions=(40, 100), timeout=30)
         child.delaybeforesend = None
         screen = pyte.Screen(100, 40)
         screen.write_process_input = child.send
