@@ -114,9 +114,16 @@ TOLERANCES: dict[str, Callable[[str], str]] = {
 
 def find_lines(have: Sequence[str], wanted: Sequence[str], normal: Callable[[str], str] = str) -> list[int]:
     """The positions where the lines `wanted` begin in `have`, both normalized."""
-    lines, goal = [normal(line) for line in have], [normal(line) for line in wanted]
-    size = len(goal)
-    return [at for at in range(len(lines) - size + 1) if lines[at] == goal[0] and lines[at : at + size] == goal]
+    size = len(wanted)
+    row = [*map(normal, wanted), None, *map(normal, have)]  # None is no line: no run of equal lines goes across
+    # Knuth, Morris and Pratt: how many of the first lines end here. A comparison at each position is quadratic.
+    lengths = [0]
+    for line in row[1:]:
+        length = lengths[-1]
+        while length and row[length] != line:
+            length = lengths[length - 1]
+        lengths.append(length + (row[length] == line))
+    return [at - 2 * size for at, length in enumerate(lengths) if length == size]
 
 
 def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:

@@ -22,7 +22,7 @@ from ouro.llm import EndChunk, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeo
 from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
 from ouro.llm.provider_errors import redact
-from ouro.llm.small_steps import small_tools
+from ouro.llm.small_steps import answer_without_tools, small_tools
 from ouro.llm.text_tools import ANSWER, CallGate, TextToolsModel, find_calls
 from ouro.llm.wire import make_usage
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord
@@ -38,6 +38,7 @@ from ouro.messages import (
     ToolCall,
     ToolReply,
     Usage,
+    system,
     user,
 )
 from ouro.tools.ask_user import AskUser, AskUserArgs
@@ -358,8 +359,9 @@ async def test_l11_long_answer_of_a_small_model_is_read_in_linear_time():
         (lambda text: AskUser().title(AskUserArgs(text)), "**a " * 50_000),
         (ask_probe, "\n" * 200_000),
         (lambda text: small_tools([user(text)], ()), "\n" * 200_000),
+        (lambda text: answer_without_tools([system(text), user("Why?")]), "<instructions a>\n" * 40_000),
     ],
-    ids=["functions", "spaces", "lines", "gate", "keys", "question", "probe", "no tools"],
+    ids=["functions", "spaces", "lines", "gate", "keys", "question", "probe", "no tools", "instructions"],
 )
 def test_l11_repeated_beginnings_are_read_in_linear_time(read, text):
     """Some patterns read the rest of the text at each beginning: 50 KB took up to 20 s, in which ouro did not react."""

@@ -17,7 +17,7 @@ from ouro.frontends.tui.blocks.diff import file_diffs
 from ouro.safety import Workspace
 from ouro.tools.edit import Edit, Replacement, apply_edits
 from ouro.tools.files_seen import FilesSeen, display_of, file_change
-from ouro.tools.text_match import find_match
+from ouro.tools.text_match import find_lines, find_match
 from ouro.tools.tool import parse_arguments
 from ouro.utils.text_files import decode
 
@@ -341,6 +341,10 @@ async def test_long_text_is_searched_fast_in_a_long_file(tmp_path):
     assert "matches 19999 places, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 …" in await files.refusal(
         "many.txt", ("x\nx", "y")
     )
+
+    equal = ["x"] * 400_000
+    assert find_lines(equal, [*equal[:200_000], "y"]) == []
+    assert find_lines(equal, equal[2:]) == [0, 1, 2]
 
     lines = [f"    value_{number % 700} = compute({number}, {number * 7})" for number in range(12_000)]
     files.put("long.py", "\n".join(lines))
