@@ -10,8 +10,14 @@ from itertools import islice, takewhile
 
 from ouro.utils.late_pattern import late_pattern
 
-_STRING_SEQUENCES = late_pattern(r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|\Z)", re.DOTALL)
-_CONTROL_SEQUENCES = late_pattern(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?")
+_SEQUENCE = (
+    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|\Z)"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?"
+)
+_SEQUENCES = late_pattern(_SEQUENCE, re.DOTALL)
+_UNFINISHED = late_pattern(rf"(?<![^\x00-\x7f])(?>{_SEQUENCE}|[^\x00-\x7f])*\Z", re.DOTALL)
+"""The end of a text: sequences, and characters that are not ASCII, because a joiner may join them."""
+MAX_UNFINISHED = 4_096
 _INVISIBLE = late_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff\ud800-\udfff]"
@@ -39,9 +45,18 @@ def clean(text: str) -> str:
     is_printable = text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
     if is_printable and (text.isascii() or not _PRINTABLE.search(text)):
         return text
-    text = _STRING_SEQUENCES.sub("", text)
-    text = _CONTROL_SEQUENCES.sub("", text)
+    text = _SEQUENCES.sub("", text)
     return _INVISIBLE.sub(_replacement, text)
+
+
+def clean_start(text: str) -> tuple[str, str]:
+    """Cut a text that still grows into its beginning, cleaned, and its end, unchanged.
+
+    The end, at most MAX_UNFINISHED characters, is what later text may change: an escape sequence or a joined emoji.
+    """
+    unfinished = _UNFINISHED.search(text, max(0, len(text) - MAX_UNFINISHED))
+    cut = unfinished.start() if unfinished else len(text)
+    return clean(text[:cut]), text[cut:]
 
 
 def escaped(text: str) -> str:

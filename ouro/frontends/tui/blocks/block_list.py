@@ -45,9 +45,12 @@ class TranscriptBlock(ABC):
 
     def lines(self, width: int, palette: Palette) -> list[StyledLine]:
         """The block's lines, drawn again only after a change."""
-        if not self._is_drawn or self._drawn_for != (width, palette):
+        if self._drawn_for != (width, palette):
+            self.forget()
+            self._drawn_for = (width, palette)
+        if not self._is_drawn:
             self.last_lines = [*([StyledLine([])] if self.gap else []), *self._draw(width, palette)]
-            self._drawn_for, self._is_drawn = (width, palette), True
+            self._is_drawn = True
         return self.last_lines
 
     def estimate(self, width: int) -> int:
@@ -62,6 +65,7 @@ class TranscriptBlock(ABC):
         self.has_changed = True
 
     def forget(self) -> None:
+        """Drop what was drawn: another width is used, or it is far from what is shown."""
         self._is_drawn = False
         self.last_lines = []
 

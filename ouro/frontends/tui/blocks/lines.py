@@ -18,8 +18,8 @@ Run = tuple[str, Style]
 """Words in one style."""
 
 _CARRIAGE_RETURNS = re.compile(r"[^\n]*\r(?!\n)")
-_WIDE = "\u1100-\u115f\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
-_ATOMS = re.compile(rf"( +)|([{_WIDE}])|([^ {_WIDE}]+)")
+WIDE = "\u1100-\u115f\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
+_ATOMS = re.compile(rf"( +)|([{WIDE}])|([^ {WIDE}]+)")
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +37,10 @@ class StyledLine:
     @property
     def text(self) -> str:
         return "".join(segment.text for segment in self.segments)
+
+    @property
+    def runs(self) -> list[Run]:
+        return [(segment.text, segment.style or Style.null()) for segment in self.segments]
 
     @property
     def cells(self) -> int:
@@ -66,6 +70,26 @@ def wrap(runs: Sequence[Run], width: int, *, keeps_spaces: bool = False) -> list
         for start, end, joint in _split(text, width, keeps_spaces):
             lines.append(StyledLine([Segment(*run) for run in _slice(paragraph, start, end)], joint=joint))
     return lines
+
+
+class GrowingText:
+    """Wraps text that grows: only its last line and what is new are wrapped again."""
+
+    def __init__(self, width: int, style: Style, margin: str) -> None:
+        self._width = width
+        self._margin = (margin, style)
+        self._done: list[StyledLine] = []
+        self._last = StyledLine([])
+        self._start = 0
+
+    def lines(self, text: str) -> list[StyledLine]:
+        """The lines of `text`, which must begin with the text of the last call."""
+        lines = wrap([(text[self._start :], self._margin[1])], self._width)
+        self._start = len(text.rstrip(" ")) - len(lines[-1].text.rstrip(" "))
+        lines[0].joint = self._last.joint
+        *done, self._last = indent(lines, self._margin, self._margin)
+        self._done += done
+        return [*self._done, self._last]
 
 
 def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
@@ -186,8 +210,7 @@ def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection)
 def mark_span(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
     """Draw the characters of `span` in another style; -1 is the end of the line."""
     end = len(line.text) if span[1] == -1 else span[1]
-    runs = [(segment.text, segment.style or Style.null()) for segment in line.segments]
-    segments = [Segment(text, style) for text, style in restyle_spans(runs, [(span[0], end)], style)]
+    segments = [Segment(text, style) for text, style in restyle_spans(line.runs, [(span[0], end)], style)]
     return StyledLine(segments, line.gutter, line.joint, line.filling)
 
 

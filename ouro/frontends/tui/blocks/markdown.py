@@ -1,7 +1,8 @@
 """Markdown as lines, and growing Markdown cut into pieces that later text cannot change.
 
-Nothing is fetched, HTML is text, links show their URL. A piece is a top-level block or one item of a top-level list.
-CommonMark never reopens a closed block, so all pieces of the complete lines but the last are final.
+Nothing is fetched, HTML is text, links show their URL. A piece is a top-level block, one item of a top-level list, or a
+part of a long paragraph. CommonMark never reopens a closed block, so all pieces of the complete lines but the last are
+final.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from rich.style import Style
 
 from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.diff import GIT_FILE, git_diff_lines
-from ouro.frontends.tui.blocks.lines import Run, StyledLine, indent, wrap
+from ouro.frontends.tui.blocks.lines import WIDE, Run, StyledLine, indent, wrap
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -34,16 +36,16 @@ _CHECK_BOX = re.compile(r"\[([ xX])\] ")
 _CLICKABLE = ("https://", "http://", "mailto:")
 
 
-@lru_cache(maxsize=1)
-def parser() -> MarkdownIt:
+@lru_cache(maxsize=2)
+def parser(*, only_blocks: bool = False) -> MarkdownIt:
     """CommonMark with tables and strikethrough; HTML is text; link references are not resolved.
 
     With references, a line could change text that was shown long before it.
     """
     from markdown_it import MarkdownIt
 
-    rules = MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
-    return rules.enable(["table", "strikethrough"]).disable(["reference"])
+    rules = MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(["table", "strikethrough"])
+    return rules.disable(["reference", *(["inline", "text_join"] if only_blocks else [])])
 
 
 def warm_up(palette: Palette) -> None:
@@ -51,15 +53,25 @@ def warm_up(palette: Palette) -> None:
     markdown_lines("- `a` **b**\n\n```python\nx = 1\n```\n\n| a |\n|---|\n", 80, palette)
 
 
-def markdown_lines(source: str, width: int, palette: Palette, number: int | None = None) -> list[StyledLine]:
-    """Draw Markdown as lines; `number` replaces the first number of an ordered list at its start."""
-    return _Drawing(palette, number).blocks(parser().parse(source), width)
+def markdown_lines(
+    source: str, width: int, palette: Palette, number: int | None = None, before: StyledLine | None = None
+) -> list[StyledLine]:
+    """Draw Markdown as lines.
+
+    `number` replaces the first number of an ordered list at its start. A paragraph continues the line `before`.
+    """
+    runs = [*before.runs, (" " if source.startswith(" ") else "", palette.text)] if before else []
+    lines = _Drawing(palette, number, runs).blocks(parser().parse(source), width)
+    if before is not None:
+        lines[0].joint = before.joint
+    return lines
 
 
 class _Drawing:
-    def __init__(self, palette: Palette, number: int | None) -> None:
+    def __init__(self, palette: Palette, number: int | None, before: Sequence[Run]) -> None:
         self._palette = palette
         self._number = number
+        self._before = before
 
     def blocks(self, tokens: Sequence[Token], width: int, tight: bool = False) -> list[StyledLine]:
         """Block after block, a blank line between them unless they are parts of a tight list item."""
@@ -78,11 +90,11 @@ class _Drawing:
         palette, prose_width = self._palette, min(width, MAX_PROSE_WIDTH)
         match tokens[0].type:
             case "paragraph_open":
-                return wrap(self._inline(tokens[1], palette.text), prose_width)
+                return wrap([*self._before, *self._inline(tokens[1], palette.text)], prose_width)
             case "heading_open":
                 underlined = palette.heading + Style(underline=True)
                 style = {"h1": underlined, "h2": palette.heading}.get(tokens[0].tag, palette.strong)
-                return wrap(self._inline(tokens[1], style), prose_width)
+                return wrap([*self._before, *self._inline(tokens[1], style)], prose_width)
             case "fence" | "code_block":
                 language = tokens[0].info.strip().partition(" ")[0]
                 text = clean(tokens[0].content.removesuffix("\n"))
@@ -290,6 +302,8 @@ class MarkdownPiece:
     """Identifies the list that it is an item of."""
     is_open: bool = False
     """Whether it is a fence without its end."""
+    continues: bool = False
+    """Whether the paragraph of the piece before it continues here."""
 
     @property
     def code(self) -> tuple[str, str] | None:
@@ -302,29 +316,33 @@ class MarkdownPiece:
 
 
 class MarkdownPieces:
+    """Cuts a growing text into pieces, and parses again only what is not final."""
+
     def __init__(self) -> None:
         self.finished: list[MarkdownPiece] = []
-        self._open = ""
-        self._seen = 0
+        self._start = self._seen = 0
 
-    def add(self, text: str) -> None:
-        self._open += text
+    def settle(self, text: str) -> list[MarkdownPiece]:
+        """Move final pieces to `finished`; returns the others, usually one. `text` begins with the last one."""
+        end = text.rfind("\n", self._seen) + 1
+        if end and not _is_open_fence(text[self._start :]):
+            self._finish([*self._cut(text[self._start : end])][:-1])
+            self._seen = end
+        rest = text[self._start :]
+        if _is_open_fence(rest):  # also where the fence has only now become the first piece
+            return [MarkdownPiece(rest, "fence", bool(self.finished), is_open=True)]
+        pieces = [*self._cut(rest)]
+        final = max((place for place, piece in enumerate(pieces) if piece.continues), default=0)
+        self._finish(pieces[:final])
+        return pieces[final:]
 
-    def settle(self, rest: str = "") -> list[MarkdownPiece]:
-        """Move final pieces to `finished`; returns the others, usually one. `rest` is a line that still grows."""
-        end = self._open.rfind("\n") + 1
-        if end > self._seen and not _is_open_fence(self._open + rest):
-            for piece in [*self._cut(self._open[:end])][:-1]:
-                self.finished.append(piece)
-                self._open = self._open[len(piece.source) :]
-            self._seen = self._open.rfind("\n") + 1
-        if _is_open_fence(self._open + rest):  # also where the fence has only now become the first piece
-            return [MarkdownPiece(self._open + rest, "fence", bool(self.finished), is_open=True)]
-        return list(self._cut(self._open + rest))
+    def _finish(self, pieces: Sequence[MarkdownPiece]) -> None:
+        self.finished += pieces
+        self._start += sum(len(piece.source) for piece in pieces)
 
     def _cut(self, text: str) -> Iterator[MarkdownPiece]:
         """The pieces of the open text; together they are the text."""
-        starts = _starts(parser().parse(text))
+        starts = _starts(parser(only_blocks=True).parse(text))
         if not starts:
             return
         offsets = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))
@@ -332,9 +350,9 @@ class MarkdownPieces:
         for place, (line, token, item) in enumerate(starts):
             begin = offsets[line] if place else 0
             end = offsets[starts[place + 1][0]] if place + 1 < len(starts) else len(text)
-            piece = _piece(text[begin:end], token, item, before)
-            yield piece
-            before = piece
+            for source in _parts(text[begin:end], token):
+                before = _piece(source, token, item, before)
+                yield before
 
 
 def _is_open_fence(text: str) -> bool:
@@ -364,13 +382,38 @@ def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
 
 
 def _piece(source: str, token: Token, item: Token | None, before: MarkdownPiece | None) -> MarkdownPiece:
+    continues = before is not None and not before.source.endswith("\n") and token.type != "table_open"
     blank = before is not None and (before.source.endswith("\n\n") or bool(re.search(r"\n[ ]*\n[ ]*\Z", before.source)))
     spaced = before is not None and (token.type in _SPACED or before.kind in _SPACED)
     number, marker = None, ""
     if item is not None:
         marker = f"{token.type}{item.markup}"
-        continues = before is not None and before.marker == marker
-        spaced = spaced or (before is not None and bool(before.marker) and not continues)
+        is_next = before is not None and before.marker == marker
+        spaced = spaced or (before is not None and bool(before.marker) and not is_next)
         if token.type == "ordered_list_open":
-            number = (before.number or 0) + 1 if continues and before is not None else int(item.info or 1)
-    return MarkdownPiece(source, token.type, blank or spaced, number, marker)
+            number = (before.number or 0) + 1 if is_next and before is not None else int(item.info or 1)
+    return MarkdownPiece(source, token.type, not continues and (blank or spaced), number, marker, continues=continues)
+
+
+MIN_PART = 500
+"""Characters and closed markup in a part at least."""
+_TEXT = r"[^*_`~\[\\|]|~(?!~)|(?<=\w)_+(?=\w)|\\."
+_CODE = r"(?<!`)`[^`]+`(?!`)"
+_LINK = rf"\[(?>{_TEXT}|{_CODE})*?\](?:\([^()\s]*\)|(?!\())"
+_STRONG = rf"(?<![\w*])(\*\*?)(?=\S)(?>{_TEXT}|{_CODE}|{_LINK})+?(?<=\S)\1(?![\w*])"
+_BETWEEN_WORDS = rf"(?:(?<=\S)(?= (?:[^\W\d_]|[(\[]|`[^`]|\*\*?\w))|(?<=(?=\w)[{WIDE}])(?=(?=\w)[{WIDE}]))"
+_PART = late_pattern(
+    rf"(?! *#)(?>{_TEXT}|{_CODE}|{_LINK}|{_STRONG}){{{MIN_PART},}}?{_BETWEEN_WORDS}",
+    re.DOTALL,
+)
+"""Text, and markup that is closed: later text cannot change how it looks."""
+
+
+def _parts(source: str, token: Token) -> Iterator[str]:
+    """A long paragraph in parts, so that only its end is drawn again while it grows; other sources unchanged."""
+    start = 0
+    if token.type in ("paragraph_open", "heading_open", "table_open"):  # a paragraph until its second line
+        while part := _PART.match(source, start):
+            yield part[0]
+            start = part.end()
+    yield source[start:]

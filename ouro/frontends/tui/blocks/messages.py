@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 
 from rich.segment import Segment
@@ -12,11 +13,11 @@ from ouro.events import Level, Retrying
 from ouro.frontends.event_lines import retry_line
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock, estimate_text
 from ouro.frontends.tui.blocks.code import Code
-from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, pad, tidy, wrap
+from ouro.frontends.tui.blocks.lines import GrowingText, StyledLine, crop, fold, indent, pad, tidy, wrap
 from ouro.frontends.tui.blocks.markdown import MarkdownPiece, MarkdownPieces, markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.look import QUEUED
-from ouro.utils.text import clean, plural
+from ouro.utils.text import clean, clean_start, plural
 
 MARGIN = "  "
 MAX_MESSAGE_LINES, MAX_MESSAGE_CHARACTERS = 20, 3_000
@@ -58,95 +59,95 @@ class UserMessage(TranscriptBlock):
         return "\n".join(f"> {line}" for line in self.text.split("\n"))
 
 
-class AnswerBlock(TranscriptBlock):
+class StreamedBlock(TranscriptBlock):
+    """A block whose text arrives in pieces; each is cleaned once."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._cleaned = ""
+        self._unfinished = ""
+        self._add(text)
+
+    @property
+    def text(self) -> str:
+        return self._cleaned + clean(self._unfinished)
+
+    def append(self, text: str) -> None:
+        self._add(text)
+        self.invalidate()
+
+    def _add(self, text: str) -> None:
+        cleaned, self._unfinished = clean_start(self._unfinished + text)
+        # Always four spaces per tab: the result must not depend on how the text was cut into pieces.
+        self._cleaned += cleaned.replace("\t", "    ")
+
+
+class AnswerBlock(StreamedBlock):
     """An answer as Markdown; finished pieces are drawn once."""
 
     def __init__(self, text: str = "") -> None:
-        super().__init__()
-        self._lines: list[str] = []
-        self._line = ""
-        """The line that still grows, not cleaned: an escape sequence may be complete only with the next text."""
+        super().__init__(text)
         self._pieces = MarkdownPieces()
         self._finished: list[StyledLine] = []
         self._drawn = 0
         self._code: Code | None = None
         """Draws the first piece that is not finished, if it is a fence."""
-        self._for: tuple[int, Palette] | None = None
-        self.append(text)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._lines) + _clean_line(self._line)
-
-    def append(self, text: str) -> None:
-        *lines, self._line = (self._line + text).split("\n")
-        complete = "".join(f"{_clean_line(line)}\n" for line in lines)
-        self._lines.append(complete)
-        self._pieces.add(complete)
-        self.invalidate()
 
     def forget(self) -> None:
         super().forget()
-        self._for = None
+        self._finished, self._drawn, self._code = [], 0, None
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        if self._for != (width, palette):
-            self._for, self._finished, self._drawn, self._code = (width, palette), [], 0, None
-        tail = self._pieces.settle(_clean_line(self._line))
+        tail = self._pieces.settle(self.text)
         inner = width - 2 * len(MARGIN)
         for piece in self._pieces.finished[self._drawn :]:
-            self._finished += self._piece_lines(piece, inner, palette, self._code)
+            self._add_piece(self._finished, piece, inner, palette, self._code)
             self._code = None
         self._drawn = len(self._pieces.finished)
         lines = list(self._finished)
         for place, piece in enumerate(tail):
             if piece.is_open and piece.code is not None and self._code is None:
                 self._code = Code(piece.code[0], inner, palette, MARGIN)
-            lines += self._piece_lines(piece, inner, palette, None if place else self._code)
+            self._add_piece(lines, piece, inner, palette, None if place else self._code)
         return lines
 
     def as_markdown(self) -> str:
         return self.text.strip("\n")
 
-    def _piece_lines(self, piece: MarkdownPiece, width: int, palette: Palette, code: Code | None) -> list[StyledLine]:
-        """The lines of a piece; `code` has drawn the beginning of the fence that it is."""
+    def _add_piece(
+        self, lines: list[StyledLine], piece: MarkdownPiece, width: int, palette: Palette, code: Code | None
+    ) -> None:
+        """Draw a piece below `lines`; `code` has drawn the beginning of the fence that it is."""
         if code is not None and piece.code is not None:
             drawn = code.lines(piece.code[1])
         else:
             space = (MARGIN, palette.text)
-            drawn = indent(markdown_lines(piece.source, width, palette, piece.number), space, space)
-        return [StyledLine([]), *drawn] if piece.gap and drawn else drawn
+            last = lines.pop() if piece.continues else None
+            before = last and replace(last, segments=last.segments[1:])  # without the margin
+            drawn = indent(markdown_lines(piece.source, width, palette, piece.number, before), space, space)
+        lines += [StyledLine([]), *drawn] if piece.gap and drawn else drawn
 
 
-def _clean_line(line: str) -> str:
-    # Always four spaces per tab: the result must not depend on how the text was cut into pieces.
-    return clean(line).replace("\t", "    ")
-
-
-class ThinkingBlock(TranscriptBlock):
+class ThinkingBlock(StreamedBlock):
     """The thinking of the model: one line, with the text below when it is open."""
 
     foldable = True
     is_compact = True
 
     def __init__(self, text: str = "", clock: Callable[[], float] = monotonic, key: str = "Ctrl+O") -> None:
-        super().__init__()
-        self._source = text
+        super().__init__(text)
         self._clock = clock
         self._key = key
         self._since: float | None = None
         self._seconds: float | None = None
-
-    @property
-    def text(self) -> str:
-        return tidy(self._source)
+        self._words = self._counted = 0
+        self._wrapped: GrowingText | None = None
 
     def append(self, text: str) -> None:
         if self._since is None:
             self._since = self._clock()
         self.is_moving = True
-        self._source += text
-        self.invalidate()
+        super().append(text)
 
     def close(self) -> None:
         if self._since is not None and self._seconds is None:
@@ -154,23 +155,37 @@ class ThinkingBlock(TranscriptBlock):
         self.is_moving = False
         self.invalidate()
 
+    def forget(self) -> None:
+        super().forget()
+        self._wrapped = None
+
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - len(MARGIN) - 1)
         lines = [StyledLine([Segment(MARGIN, palette.text), Segment(head, palette.muted)], gutter=len(MARGIN))]
         if self.is_open:
-            bar = (MARGIN + "│ ", palette.muted)
-            lines += indent(wrap([(self.text.strip("\n"), palette.muted)], width - 6), bar, bar)
+            if self._wrapped is None:
+                self._wrapped = GrowingText(width - 6, palette.muted, MARGIN + "│ ")
+            lines += self._wrapped.lines(self.text.strip("\n"))
         return lines
 
     def as_markdown(self) -> str:
         return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n")) if self.is_open else ""
 
     def _summary(self) -> str:
-        size = plural(len(self.text.split()), "word")
+        size = plural(self._count_words(), "word")
         if self.is_moving and self._since is not None:
             return f"Thinking… {format_duration(self._clock() - self._since)} · {size}"
         took = f" for {format_duration(self._seconds)}" if self._seconds is not None else ""
         return f"Thought{took} · {size}" + ("" if self.is_open else f" · {self._key}")
+
+    def _count_words(self) -> int:
+        """Count the words that are new; the last one may still grow."""
+        text = self.text
+        end = 1 + max(text.rfind(space, self._counted) for space in " \n")
+        if end:
+            self._words += len(text[self._counted : end].split())
+            self._counted = end
+        return self._words + len(text[self._counted :].split())
 
 
 class NoticeBlock(TranscriptBlock):

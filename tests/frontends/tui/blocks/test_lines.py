@@ -8,6 +8,7 @@ from rich.style import Style
 
 from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
 from ouro.frontends.tui.blocks.lines import (
+    GrowingText,
     StyledLine,
     clean_output,
     crop,
@@ -18,7 +19,7 @@ from ouro.frontends.tui.blocks.lines import (
     tidy,
     wrap,
 )
-from ouro.frontends.tui.blocks.messages import AnswerBlock
+from ouro.frontends.tui.blocks.messages import AnswerBlock, ThinkingBlock
 from ouro.frontends.tui.blocks.palette import Palette
 
 PLAIN = Style.null()
@@ -52,6 +53,19 @@ def test_no_line_is_wider_than_the_width_and_no_letter_is_lost(text, width):
     for lines in (wrap([(text, PLAIN)], width), fold([(text, PLAIN)], width)):
         assert all(cell_len(line.text) <= width for line in lines)
         assert "".join("".join(texts(lines)).split()) == "".join(text.split())
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS, st.integers(2, 20), st.lists(st.integers(0, 80), max_size=6))
+def test_text_that_grows_is_wrapped_like_the_whole(text, width, cuts):
+    growing = GrowingText(width, PLAIN, "| ")
+    for cut in sorted(cuts):
+        growing.lines(text[:cut].strip("\n"))
+    text = text.strip("\n")
+    whole = indent(wrap([(text, PLAIN)], width), ("| ", PLAIN), ("| ", PLAIN))
+    assert [(line.text.rstrip(), line.gutter, line.joint) for line in growing.lines(text)] == [
+        (line.text.rstrip(), line.gutter, line.joint) for line in whole
+    ]
 
 
 @settings(max_examples=100, deadline=None)
@@ -115,6 +129,13 @@ def feed_lines(text, sizes):
 @settings(max_examples=200, deadline=None)
 def test_stream_cleaning_does_not_depend_on_chunks(text, sizes):
     assert feed_lines(text, sizes) == feed_lines(text, [len(text) or 1])
+
+
+@pytest.mark.parametrize("block", [AnswerBlock(), ThinkingBlock()])
+def test_a_sequence_over_several_lines_is_not_shown(block):
+    for piece in ("before \x1b]52;c;one\n", "two\n", "three\x1b", "\\ after \x1bP", "more\n\x9c\x1b[3", "1mend"):
+        block.append(piece)
+    assert block.text == "before  after end"
 
 
 @given(

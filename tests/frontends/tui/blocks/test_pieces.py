@@ -4,8 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ouro.frontends.tui.blocks.markdown import MarkdownPieces
-from ouro.frontends.tui.blocks.messages import AnswerBlock
+from ouro.frontends.tui.blocks.lines import indent, wrap
+from ouro.frontends.tui.blocks.markdown import MIN_PART, MarkdownPieces, markdown_lines
+from ouro.frontends.tui.blocks.messages import MARGIN, AnswerBlock, ThinkingBlock
 from ouro.frontends.tui.blocks.palette import Palette
 
 PALETTE = Palette({})
@@ -16,7 +17,7 @@ LINES = (
     "  code in item", "  ```", "| a | b |", "|---|:-:|", "| 1 | `2` |", "a | b", "-|-", "<div>", "<!-- no",
     "-->", "[ref]: https://example.com", "a [ref] b", "[x](https://e.com)", "\\", "line  ", "**bo", "ld**",
     "'''", "\"\"\"", "def f(): # x", "日本語テキスト", "👩‍💻 é", "&#8238;x", "* * *", "- - -", "10. ten", "0. zero",
-    "    - four", "![i](u)",
+    "    - four", "![i](u)", "**strong** words, `code` and 日本語 " * 40, "日本語" * 400, "a * b _c d " * 120,
 )  # fmt: skip
 documents = st.lists(st.sampled_from(LINES), max_size=14).map("\n".join)
 cuts = st.lists(st.integers(1, 9), min_size=1, max_size=6)
@@ -58,12 +59,49 @@ def test_partial_answer_looks_like_an_answer_of_that_text(text, sizes, share):
     assert draw(answer) == draw(AnswerBlock(half))
 
 
+WORDS = (
+    "a", "**strong** words", "`two  spaces`", "[a link](https://e.com)", "日本語", "snake_case", "\n", "*", "[1]",
+    "(see", "``x`` y", "1. b", "- b",
+)  # fmt: skip
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), st.integers(9, 80))
+@example(["a"], 9)
+@example(["日本語"], 9)
+def test_parts_of_a_long_paragraph_look_like_one(words, width):
+    text = "Some " + " words ".join(words * 300) + " end"
+
+    def characters(lines):
+        return [(line.text, line.joint, [str(s.style) for s in line.segments for _ in s.text]) for line in lines]
+
+    drawn = AnswerBlock(text).lines(width + 2 * len(MARGIN), PALETTE)
+    whole = indent(markdown_lines(text, width, PALETTE), (MARGIN, PALETTE.text), (MARGIN, PALETTE.text))
+    assert characters(drawn) == characters(whole)
+
+
+@pytest.mark.parametrize("block", [AnswerBlock(), ThinkingBlock()])
+def test_a_frame_wraps_only_the_end_of_a_long_paragraph(block, monkeypatch):
+    wrapped = []
+
+    def wrap_and_count(runs, width):
+        wrapped.append(sum(len(text) for text, _ in runs))
+        return wrap(runs, width)
+
+    monkeypatch.setattr(f"{markdown_lines.__module__}.wrap", wrap_and_count)
+    monkeypatch.setattr(f"{wrap.__module__}.wrap", wrap_and_count)
+    block.set_open(True)
+    for _ in range(400):
+        block.append("**some** words, `code` and [a link](https://example.com) ")
+        block.lines(80, PALETTE)
+    assert max(wrapped) < 4 * MIN_PART
+
+
 @settings(max_examples=100, deadline=None)
 @given(documents)
 def test_pieces_add_up_to_the_text(text):
     pieces = MarkdownPieces()
-    pieces.add(text)
-    tail = pieces.settle()
+    tail = pieces.settle(text)
     joined = "".join(piece.source for piece in [*pieces.finished, *tail])
     assert text.startswith(joined)
     assert not text[len(joined) :].strip()
@@ -71,8 +109,7 @@ def test_pieces_add_up_to_the_text(text):
 
 def test_only_the_last_piece_stays_open():
     pieces = MarkdownPieces()
-    pieces.add("# Title\n\nwords\n\n- a\n- b\n\nmore\nand")
-    tail = pieces.settle()
+    tail = pieces.settle("# Title\n\nwords\n\n- a\n- b\n\nmore\nand")
     assert [piece.source for piece in pieces.finished] == ["# Title\n\n", "words\n\n", "- a\n", "- b\n\n"]
     assert [piece.source for piece in tail] == ["more\nand"]
 
