@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import islice
 
 from ouro.frontends.tui.blocks.lines import StyledLine
 from ouro.frontends.tui.blocks.palette import Palette
@@ -98,25 +98,15 @@ class BlockList:
         self.blocks: list[TranscriptBlock] = []
         self._changed: list[TranscriptBlock] = []
         """The blocks that have changed since the last frame: to look for them would cost more with each block."""
+        self.moving: set[TranscriptBlock] = set()
+        """The drawn blocks that change with time."""
+        self.total = 0
+        """The number of all lines."""
         self._tops = [0]
+        """The first line of each block, as far as it was needed since the last change of a height."""
         self._drawn: OrderedDict[TranscriptBlock, None] = OrderedDict()
         self._palette = palette
         self._width = 80  # until it is drawn
-
-    @property
-    def tops(self) -> Sequence[int]:
-        """The first line of each block, and the number of all lines.
-
-        A change near the end, as in a stream, computes only the last sums again.
-        """
-        start = len(self._tops) - 1
-        if start < len(self.blocks):
-            self._tops[start:] = accumulate((block.height for block in self.blocks[start:]), initial=self._tops[start])
-        return self._tops
-
-    @property
-    def total(self) -> int:
-        return self.tops[-1]
 
     def restyle(self, width: int, palette: Palette) -> None:
         """Use another width or other colours; blocks are drawn again when they are shown."""
@@ -132,6 +122,7 @@ class BlockList:
         block.place = len(self.blocks)
         block.changed_blocks = self._changed
         self.blocks.append(block)
+        self.total += block.height
         if block.has_changed:
             self._changed.append(block)
         self._estimate(block)
@@ -148,6 +139,7 @@ class BlockList:
         for block in removed:
             block.changed_blocks = None
             self._drawn.pop(block, None)
+        self.moving -= removed
         self._rebuild(remaining)
 
     def draw_changed(self) -> int | None:
@@ -158,6 +150,7 @@ class BlockList:
 
     def _update(self, block: TranscriptBlock) -> int:
         block.has_changed = False
+        (self.moving.add if block.is_moving else self.moving.discard)(block)
         top = self.top(block)
         if not block.is_measured:  # not shown yet: drawing can wait
             self._estimate(block)
@@ -170,7 +163,7 @@ class BlockList:
     def settle(self, top: int, height: int) -> int:
         """Draw the `height` lines from `top`; return by how many lines the part above `top` has grown."""
         grown = 0
-        for block in self.blocks[bisect_right(self.tops, top) - 1 :]:
+        for block in islice(self.blocks, self._place_of(top), None):
             if self.top(block) >= top + grown + height:
                 break
             if not block.is_measured:
@@ -182,8 +175,7 @@ class BlockList:
 
     def draw_ahead(self, top: int, height: int) -> None:
         """Draw the page above the line `top`, which is likely to be shown next, without moving anything."""
-        first = bisect_right(self.tops, max(0, top - height)) - 1
-        for block in self.blocks[first : bisect_left(self.tops, top)]:
+        for block in self.blocks[self._place_of(max(0, top - height)) : self._place_of(top - 1) + 1]:
             self._lines(block)
 
     def settle_end(self, height: int) -> None:
@@ -208,11 +200,22 @@ class BlockList:
 
     def block_at(self, number: int) -> tuple[TranscriptBlock, int] | None:
         """The block that has the line `number`, and which of its lines that is."""
-        place = bisect_right(self.tops, number) - 1
-        return (self.blocks[place], number - self.tops[place]) if place < len(self.blocks) else None
+        place = self._place_of(number)
+        return (self.blocks[place], number - self._tops[place]) if place < len(self.blocks) else None
 
     def top(self, block: TranscriptBlock) -> int:
-        return self.tops[block.place]
+        while len(self._tops) <= block.place:
+            self._add_top()
+        return self._tops[block.place]
+
+    def _place_of(self, line: int) -> int:
+        """The place of the block that has a line; behind the last block if there are fewer lines."""
+        while self._tops[-1] <= line and len(self._tops) <= len(self.blocks):
+            self._add_top()
+        return bisect_right(self._tops, line) - 1
+
+    def _add_top(self) -> None:
+        self._tops.append(self._tops[-1] + self.blocks[len(self._tops) - 1].height)
 
     def fold(self, blocks: Iterable[TranscriptBlock], is_open: bool) -> None:
         for block in blocks:
@@ -220,7 +223,7 @@ class BlockList:
             self._estimate(block)
 
     def _rebuild(self, blocks: Sequence[TranscriptBlock]) -> None:
-        self.blocks, self._tops = [], [0]
+        self.blocks, self._tops, self.total = [], [0], 0
         self._changed.clear()
         for block in blocks:
             self.add(block)
@@ -244,4 +247,5 @@ class BlockList:
     def _set_height(self, block: TranscriptBlock, height: int, *, is_measured: bool) -> None:
         if height != block.height:
             del self._tops[block.place + 1 :]
+            self.total += height - block.height
         block.height, block.is_measured = height, is_measured

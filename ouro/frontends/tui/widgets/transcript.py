@@ -303,10 +303,8 @@ class TranscriptView(LineScroll):
         return strip
 
     def _tick(self) -> None:
-        moving = [block for block in self._blocks.blocks if block.is_moving]
-        for block in moving:
+        for block in self._blocks.moving:
             block.invalidate()
-        if moving:
             self.draw_soon()
 
     def _arrange(self, changed: int | None = None) -> None:

@@ -21,6 +21,7 @@ from ouro.frontends.tui.blocks.lines import (
 )
 from ouro.frontends.tui.blocks.messages import AnswerBlock, ThinkingBlock
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.tool_card import ToolCard
 
 PLAIN = Style.null()
 TEXTS = st.text(st.sampled_from("ab cdef  日本語、🎉é-_/x\n"), max_size=80)
@@ -174,7 +175,9 @@ def test_the_places_of_blocks_agree_with_a_plain_sum(sizes, data):
     for place in data.draw(st.lists(st.integers(0, len(sizes) - 1), max_size=5)):
         blocks.settle(blocks.top(blocks.blocks[place]), 1)
         heights = [block.drawn if block.is_measured else block.estimated for block in blocks.blocks]
-        assert list(blocks.tops) == [sum(heights[:place]) for place in range(len(heights) + 1)]
+        assert blocks.total == sum(heights)
+        if data.draw(st.booleans()):
+            assert [blocks.top(block) for block in blocks.blocks] == [sum(heights[:n]) for n in range(len(heights))]
     owners = [(blocks.blocks[place], line) for place, height in enumerate(heights) for line in range(height)]
     assert [blocks.block_at(line) for line in range(sum(heights))] == owners
     assert blocks.block_at(sum(heights)) is None
@@ -197,6 +200,30 @@ def test_a_frame_draws_only_what_has_changed_since_the_last_one():
         block.invalidate()
     assert blocks._changed == [second]
     assert blocks.draw_changed() == blocks.top(second)
+
+
+def test_the_moving_blocks_are_known_without_a_search():
+    blocks = BlockList(Palette({}))
+    card, thinking = ToolCard("ls"), ThinkingBlock()
+    for block in (card, thinking, AnswerBlock("done")):
+        blocks.add(block)
+    blocks.draw_changed()
+    assert blocks.moving == {card}
+    thinking.append("hm")
+    card.stop()
+    blocks.draw_changed()
+    assert blocks.moving == {thinking}
+    blocks.remove([thinking])
+    assert blocks.moving == set()
+
+
+def test_a_change_above_counts_only_the_lines_that_are_asked_for():
+    blocks = BlockList(Palette({}))
+    for _ in range(100):
+        blocks.add(Rows(1, 2))
+    blocks.settle(10, 5)
+    assert len(blocks._tops) < 20
+    assert blocks.total == 103
 
 
 def test_first_and_last_hints_stay_and_others_fill_the_width():
