@@ -26,7 +26,7 @@ from ouro.utils.text import join_names, local_time, one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
     from ouro.events import NotesRecalled
-    from ouro.memory.long_term import MemoryEditor, MemoryEntry, Proposal, Scope
+    from ouro.memory.long_term import MemoryEditor, MemoryEntry, MemoryReceipt, Proposal, Scope
 
 _WHERE = (
     Choice("repo", "this project", "only here"),
@@ -195,8 +195,7 @@ async def receipt(context: SessionContext) -> Answer:
     manager = context.manager
     await manager.settled()
     found = manager.receipt()
-    price = "" if found.price is None else f", ${found.price:.5f} from the cache"
-    view: list[ViewItem] = [Title(f"What memory put into the prompt: {found.tokens:,} tokens a request{price}")]
+    view: list[ViewItem] = [Title(f"What memory put into the prompt: {core_total(found)}")]
     for scope, file in dict.fromkeys((row.scope, row.file) for row in found.lines):
         rows = [
             (row.state, f"{row.tokens} tokens", " ".join(row.text.lstrip("-*#+ ").split()) or "the file", row.reason)
@@ -257,28 +256,48 @@ def _details_view(found: long_term.EntryDetails) -> View:
     if len(found.chain) > 1:
         view += [Title("Versions"), *table(map(entry_row, found.chain), is_numbered=True)]
     if found.note is not None:
-        note = found.note.note
-        rows: list[tuple[str, ...]] = [(edge.relationship, CodeSpan(edge.id)) for edge in note.related]
-        rows += [("names", CodeSpan(", ".join(note.entities)))] if note.entities else []
-        rows += [(relation.rel, f"{relation.source} → {relation.target}") for relation in note.relations]
-        rows += [("written by", note.trigger)]
-        rows += [("confidence", f"{found.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")]
-        rows += [(name, str(value)) for name, value in note.extra.items()]
-        rows += [("cannot be read", problem) for problem in found.note.problems]
-        view += [Title("Fields"), *table(rows)]
+        related = [(edge.relationship, CodeSpan(edge.id)) for edge in found.note.note.related]
+        view += [Title("Fields"), *table([*related, *note_fields(found)])]
     return view
 
 
+def note_fields(found: long_term.EntryDetails) -> list[tuple[str, str]]:
+    """Name and value of the fields of a note, without its text, its source and related notes."""
+    assert found.note is not None
+    note = found.note.note
+    rows = [("confidence", f"{found.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")]
+    rows += [("names", CodeSpan(", ".join(note.entities)))] if note.entities else []
+    rows += [(relation.rel, f"{relation.source} → {relation.target}") for relation in note.relations]
+    rows += [("written by", note.trigger)]
+    rows += [(name, str(value)) for name, value in note.extra.items()]
+    return [*rows, *(("cannot be read", problem) for problem in found.note.problems)]
+
+
 def _recalled_view(found: NotesRecalled) -> View:
-    if not found.items:
-        return [Title("Recalled for the last message: no notes")]
-    duration = f", {found.milliseconds:.0f} ms" if found.milliseconds else ""
     rows = [
-        (item.state, f"{item.tokens} tokens", " ".join(item.text.split()) or CodeSpan(item.id),
-         f"{item.reason}; score {item.score:.3g}")
+        (
+            item.state,
+            f"{item.tokens} tokens",
+            " ".join(item.text.split()) or CodeSpan(item.id),
+            f"{item.reason}; score {item.score:.3g}",
+        )
         for item in found.items
-    ]  # fmt: skip
-    return [Title(f"Recalled for the last message ({found.way}{duration})"), *table(rows)]
+    ]
+    return [Title(f"Recalled for the last message: {recall_total(found)}"), *table(rows)]
+
+
+def recall_total(found: NotesRecalled) -> str:
+    """What was sent of memory with the last message."""
+    loaded = [item for item in found.items if item.state == "loaded"]
+    total = f"{plural(len(loaded), 'note')}, {sum(item.tokens for item in loaded):,} tokens" if loaded else "no notes"
+    took = [f"{found.milliseconds:.0f} ms"] if found.milliseconds else []
+    return " · ".join(filter(None, [total, found.way, *took]))
+
+
+def core_total(found: MemoryReceipt) -> str:
+    """What the core costs."""
+    price = "" if found.price is None else f", ${found.price:.5f} from the cache"
+    return f"{found.tokens:,} tokens a request{price}"
 
 
 def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, only_text: bool) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -55,9 +55,12 @@ class PageLine(NamedTuple):
     speaker: str = ""
 
 
-@dataclass(slots=True)
 class Page:
-    lines: list[PageLine] = field(default_factory=list)
+    def __init__(self, title: str = "", detail: str = "") -> None:
+        self.lines: list[PageLine] = []
+        if title:
+            self.add(title, "title")
+            self.add(detail, "detail")
 
     def add(self, text: str, style: PageStyle = "", link: PageLink | None = None, speaker: str = "") -> None:
         for line in clean(text).splitlines() or [""]:

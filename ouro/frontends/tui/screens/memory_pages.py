@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ouro.commands.memory_history import writer
+from ouro.commands.memory_notes import core_total, note_fields, recall_total
 from ouro.commands.render import changed_lines
 from ouro.frontends.tui.screens.browser import Page, PageLink
 from ouro.session import MemoryEntry, Proposal, ReceiptLine, details_of
@@ -129,14 +130,13 @@ def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
 
 
 def _gist(edit: FileEdit) -> str:
-    lines = _changed_lines(edit)
+    lines = _changed_lines(edit.before or "", edit.after or "")
     new = [line for line in lines if line[0] == "+"]
     return " ".join(map(_item, new or lines)) or edit.name
 
 
-def _changed_lines(edit: FileEdit) -> list[str]:
+def _changed_lines(before: str, after: str) -> list[str]:
     """The changed lines of a file, with `-` or `+`; of a note only its text, if the text changed."""
-    before, after = edit.before or "", edit.after or ""
     if _without_front_matter(before) != _without_front_matter(after):
         before, after = _without_front_matter(before), _without_front_matter(after)
     return [f"{line[:1]} {line[1:]}" for line in changed_lines(before, after) if line[1:].strip()]
@@ -200,17 +200,13 @@ async def linked_page(session: Session, link: PageLink) -> Page:
 
 def note_page(details: EntryDetails) -> Page:
     assert details.note is not None
-    entry, note, page = details.entry, details.note.note, Page()
-    page.add(note.text or "(empty)", "title")
-    page.add(f"{entry.scope} · {note.category} · {note.id[:12]}", "detail")
-    source = "stated by you" if note.source == "user" else "inferred"
-    confirmed = note.confirmed_at[:10] or "never"
-    page.add(f"confidence now {details.confidence:.0%} ({source}), confirmed {confirmed}", "detail")
+    entry, note = details.entry, details.note.note
+    page = Page(note.text or "(empty)", f"{entry.scope} · {note.category} · {note.id[:12]} · {note.source}")
     if badges := [*entry.badges, *([f"stale: {', '.join(details.stale)}"] if details.stale else [])]:
         page.add(f"[{'] ['.join(badges)}]", "flag")
-    for problem in details.note.problems:
-        page.add(f"in its file: {problem}", "removed")
-    _add_source(page, note.session_id, note.turn, note.trigger)
+    for name, value in note_fields(details):
+        page.add(f"{name}: {value}", "detail")
+    _add_source(page, note.session_id, note.turn)
     if len(details.chain) > 1:
         page.section(f"Changed {plural(len(details.chain) - 1, 'time')}, oldest first")
         for version in details.chain:
@@ -222,19 +218,11 @@ def note_page(details: EntryDetails) -> Page:
         page.section("Related notes")
         for link in details.links:
             page.add(f"{link.relationship}: {one_line(link.text)}", link=PageLink("note", link.note_id))
-    if note.entities or note.relations:
-        page.section("Names")
-        for entity in note.entities:
-            page.add(f"  {entity}")
-        for relation in note.relations:
-            page.add(f"  {relation.source} {relation.rel} {relation.target}")
     return page
 
 
 def core_page(listed: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
-    page = Page()
-    page.add(listed.text, "title")
-    page.add(f"{listed.scope}/{listed.file}, line {listed.line}", "detail")
+    page = Page(listed.text, f"{listed.scope}/{listed.file}, line {listed.line}")
     page.add("")
     blamed = next((line for line in lines if line.number == listed.line), None)
     if blamed is None:
@@ -247,9 +235,7 @@ def core_page(listed: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
 
 def commit_page(entry: TimelineEntry, found: Difference) -> Page:
     """A commit as a diff; each hunk can be undone alone."""
-    page = Page()
-    page.add(entry.commit.subject, "title")
-    page.add(f"{entry.scope} · {entry.commit.id[:12]}", "detail")
+    page = Page(entry.commit.subject, f"{entry.scope} · {entry.commit.id[:12]}")
     _add_commit(page, entry.commit)
     for hunk in found.hunks:
         other = hunk.other_half(found.hunks)
@@ -260,68 +246,47 @@ def commit_page(entry: TimelineEntry, found: Difference) -> Page:
         page.section(f"{hunk.number} · {_short_name(hunk.name)} · {where}", link=link)
         if other is not None:
             page.add(_without_front_matter("".join(hunk.after)))
-            continue
-        for line in _shown_lines(hunk.name, hunk.before):
-            page.add(f"- {line.rstrip()}", "removed")
-        for line in _shown_lines(hunk.name, hunk.after):
-            page.add(f"+ {line.rstrip()}", "added")
+        else:
+            _add_changes(page, "".join(hunk.before), "".join(hunk.after))
     del page.lines[MAX_PAGE_LINES:]
     return page
 
 
 def proposal_page(proposal: Proposal) -> Page:
-    page = Page()
-    page.add("Waiting for approval", "title")
-    page.add(f"{proposal.scope} · {proposal.id} · {proposal.reason}", "detail")
+    page = Page("Waiting for approval", f"{proposal.scope} · {proposal.id} · {proposal.reason}")
     for source in proposal.sources:
         page.add(f"source: {source}", "detail")
     for edit in proposal.edits:
         page.section(_short_name(edit.name) + (", removed" if edit.after is None else ""))
-        for line in _changed_lines(edit):
-            page.add(line, "added" if line[0] == "+" else "removed")
-        front = [*_front_matter(edit.after or "")]
-        if front and front != [*_front_matter(edit.before or "")]:
-            page.section("new front matter", "detail")
-            for line in front:
-                page.add(f"  {line}", "detail")
+        _add_changes(page, edit.before or "", edit.after or "")
     if proposal.session:
-        _add_source(page, proposal.session, proposal.turn, "")
+        _add_source(page, proposal.session, proposal.turn)
     return page
 
 
 def recalled_page(note: RecalledNote, recalled: NotesRecalled) -> Page:
     """Why a note was sent with the last message or not, and the total of what was sent."""
     page = Page()
-    tokens = f" · {note.tokens} tokens" if note.tokens else ""
-    page.add(f"{SIGNS[note.state]} {note.state} with the last message: {note.reason}", "who")
-    page.add(f"score {note.score:.3g}{tokens} · {recalled.way}", "detail")
-    sent = [other for other in recalled.items if other.state == "loaded"]
-    duration = f", {recalled.milliseconds:.0f} ms" if recalled.milliseconds else ""
-    total = f"{plural(len(sent), 'memory', 'memories')}, {sum(other.tokens for other in sent):,} tokens{duration}"
-    page.add(f"altogether {total}", "detail")
+    page.add(f"{SIGNS[note.state]} {note.state} with the last message: {note.reason}; score {note.score:.3g}", "who")
+    page.add(f"{note.tokens} tokens, of {recall_total(recalled)}", "detail")
     page.add("")
     return page
 
 
 def receipt_page(line: ReceiptLine, receipt: MemoryReceipt) -> Page:
     """An entry of the core at the start of the session, and the size of the whole core."""
-    page = Page()
-    page.add(line.text or f"the whole of {line.file}", "title")
-    page.add(f"{line.scope}/{line.file}", "detail")
+    page = Page(line.text or f"the whole of {line.file}", f"{line.scope}/{line.file}")
     reason = f": {line.reason}" if line.reason else ""
     page.section(f"{SIGNS[line.state]} {line.state} when the session began{reason}")
     page.add(f"{line.tokens} tokens in each request" if line.state == "loaded" else "not in the prompt", "detail")
-    loaded = sum(other.state == "loaded" for other in receipt.lines)
-    price = "" if receipt.price is None else f", ${receipt.price:.5f} a request from the cache"
-    page.add(f"the core: {loaded} of {len(receipt.lines)} entries, {receipt.tokens:,} tokens{price}", "detail")
+    page.add(f"the core: {core_total(receipt)}", "detail")
     return page
 
 
 def turn_page(turn: TurnEvidence) -> Page:
     """The turn that a memory came from; Enter opens the session read-only."""
-    page = Page()
-    page.add(f"Turn {turn.turn} of {turn.title or turn.session_id[:8]}", "title")
-    page.add(f"message {turn.number} · {local_time(turn.at)} · session {turn.session_id[:8]}", "detail")
+    about = f"message {turn.number} · {local_time(turn.at)} · session {turn.session_id[:8]}"
+    page = Page(f"Turn {turn.turn} of {turn.title or turn.session_id[:8]}", about)
     if turn.is_left:
         page.add("on a branch that was left by a rewind", "detail")
     link = PageLink("turn", turn.session_id, message=turn.number)
@@ -332,11 +297,10 @@ def turn_page(turn: TurnEvidence) -> Page:
     return page
 
 
-def _add_source(page: Page, session_id: str, turn: int, trigger: str) -> None:
+def _add_source(page: Page, session_id: str, turn: int) -> None:
     page.section("Source")
     if session_id and turn:
-        how = f" ({trigger})" if trigger else ""
-        page.add(f"session {session_id[:8]}, turn {turn}{how}", link=PageLink("turn", session_id, turn))
+        page.add(f"session {session_id[:8]}, turn {turn}", link=PageLink("turn", session_id, turn))
     else:
         page.add("  edited by hand, or outside of a session", "detail")
 
@@ -354,13 +318,15 @@ def _short_name(name: str) -> str:
     return f"{folder}{slash}{base[:12]}" if base.startswith("mem_") else name
 
 
-def _shown_lines(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """The text and the useful front matter of a whole note; all lines of other files."""
-    if not name.rpartition("/")[2].startswith("mem_") or not lines or lines[0].rstrip() != "---":
-        yield from lines
-        return
-    yield from _without_front_matter("".join(lines)).splitlines()
-    yield from _front_matter("".join(lines))
+def _add_changes(page: Page, before: str, after: str) -> None:
+    """The changed lines of a file; of a note its changed text, and its new front matter."""
+    for line in _changed_lines(before, after):
+        page.add(line, "added" if line[0] == "+" else "removed")
+    front = [*_front_matter(after)]
+    if front and front != [*_front_matter(before)]:
+        page.section("new front matter", "detail")
+        for line in front:
+            page.add(f"  {line}", "detail")
 
 
 def _front_matter(text: str) -> Iterator[str]:

@@ -191,15 +191,14 @@ class SessionPicker(Browser):
         return self._list.heading()
 
     async def _page(self) -> Page:
-        page, match = Page(), self._list.marked
+        match = self._list.marked
         if match is None:
-            return page
+            return Page()
         info = match.info
         facts = [tilde(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
         facts += [f"{info.messages:,} messages", byte_size(info.size), dollars(info.cost), info.short_id]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
-        page.add(title_of(info), "title")
-        page.add(" · ".join(filter(None, facts)), "detail")
+        page = Page(title_of(info), " · ".join(filter(None, facts)))
         page.add("")
         try:
             preview = await self._session_catalog.preview(info)

@@ -293,7 +293,7 @@ async def test_on_forty_by_ten_list_and_detail_take_turns(app):
         await shows(pilot, "Answer in German.")
         assert "Has to do with" not in screen_text(pilot.app)
         await pilot.press("enter")
-        await shows(pilot, "confidence now 100%")
+        await shows(pilot, "confidence: 1.00")
         await pilot.press("escape")
         await until(pilot, lambda: browser._list.has_focus)
 
