@@ -98,6 +98,8 @@ async def test_keys_typed_during_the_trust_question_stay_in_the_prompt(monkeypat
         await type_text(pilot, "mend test 12")
         await pilot.press("backspace", "enter")  # too soon after a letter: it neither answers nor sends
         assert session.sent == []
+        await until(pilot, lambda: "❯ mend test 1" in screen_text(pilot.app))
+        assert "Do you trust /project?" in screen_text(pilot.app)
         pilot.app.screen._accepts_from = 0.0
         await pilot.press("1")
         await opened(pilot)

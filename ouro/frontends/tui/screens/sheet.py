@@ -21,6 +21,7 @@ from ouro.display import Choice
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.row_list import PAGES, PickList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
@@ -136,7 +137,7 @@ class LineSheet(Sheet[str | None]):
 MAX_WITHOUT_SEARCH = 6
 """Up to this many choices are numbered, and a digit chooses; more have a search line."""
 PROMPT_AND_STATUS = 4
-"""Lines below the transcript; a short list may cover them."""
+"""Lines below the transcript; a short list covers them unless the prompt has text."""
 STRAY_GRACE = 0.5
 """Seconds after a letter in which Enter chooses nothing: the user may still be writing a message."""
 
@@ -164,6 +165,7 @@ class Picker(Sheet[str | None]):
         self._grace = grace
         self._preview = preview
         self._accepts_from = 0.0
+        self._shows_prompt = False
         self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
         if self.is_short:
             choices = [
@@ -182,6 +184,7 @@ class Picker(Sheet[str | None]):
 
     def on_mount(self) -> None:
         self._beneath = self.app.screen_stack[0]
+        self._shows_prompt = any(prompt.text for prompt in self._beneath.query(PromptArea))
         if not self.is_short:
             self._search.focus()
         self._accepts_from = time.monotonic() + self._grace
@@ -203,7 +206,7 @@ class Picker(Sheet[str | None]):
         self._beneath.styles.padding = 0
 
     def _make_room(self) -> None:
-        """Give the list the remaining lines, and scroll the transcript so that its end is visible above the sheet."""
+        """Give the list the remaining lines; show the transcript's end, and text in the prompt, above it."""
         if not (sheet := self._frame).is_attached:
             return  # the sheet is being closed
         rest = [child for child in sheet.children if child.display and child is not self._list]
@@ -211,7 +214,7 @@ class Picker(Sheet[str | None]):
         taken += sheet.gutter.height + sheet.styles.margin.height
         self._list.styles.max_height = max(1, self.size.height - taken)
         if self.is_short and sheet.outer_size.height <= self.size.height - 6:
-            covered = sheet.outer_size.height - PROMPT_AND_STATUS
+            covered = sheet.outer_size.height - (0 if self._shows_prompt else PROMPT_AND_STATUS)
             self._beneath.styles.padding = (0, 0, max(0, covered), 0)
 
     def _show_whole(self) -> None:
@@ -254,3 +257,5 @@ class Picker(Sheet[str | None]):
         else:
             self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
             self.app.screen_stack[-2].post_message(QuestionPanel.Stray(events.Key(event.key, event.character)))
+            self._shows_prompt = True
+            self._make_room()
