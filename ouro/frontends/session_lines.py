@@ -185,19 +185,14 @@ class SessionMatch(NamedTuple):
 
 
 class SessionMatches:
-    """Narrows a list of sessions down. Holds no widget and reads no disk.
-
-    Args:
-        sessions: all sessions, last used first.
-        is_here: whether a project folder is the current one.
-        only: ids that the list is limited to; empty: no limit.
-    """
+    """Narrows a list of sessions down, in its order. Holds no widget and reads no disk."""
 
     def __init__(
         self, sessions: Sequence[SessionInfo], is_here: Callable[[str], bool], only: Collection[str] = ()
     ) -> None:
         self._is_here = is_here
         self._only = frozenset(only)
+        """Ids that the list is limited to; empty: no limit."""
         self._words: tuple[str, ...] = ()
         self._hits: dict[str, str] = {}
         self.is_fuzzy = False

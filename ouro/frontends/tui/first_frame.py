@@ -92,11 +92,6 @@ class LineEditor:
         self._pasted_at = float("-inf")
         self._has_paste = False
 
-    @property
-    def messages(self) -> list[str]:
-        """The messages that were entered, and not taken yet."""
-        return [message for message, _ in self._messages]
-
     def feed(self, typed: str, now: float) -> None:
         self._rest += typed
         while match := _TOKEN.match(self._rest):
@@ -163,15 +158,11 @@ class LineEditor:
 
 
 class FirstFrame:
-    """The first frame in the terminal. A thread reads keys and shows what is typed, until the keys are taken.
-
-    Args:
-        attributes: the terminal's original modes, which will be restored.
-        typed: the text that was typed before.
-    """
+    """The first frame in the terminal. A thread reads keys and shows what is typed, until the keys are taken."""
 
     def __init__(self, look: Look, size: tuple[int, int], attributes: list[Any], typed: bytes) -> None:
         self.attributes = attributes
+        """The terminal's original modes, which will be restored."""
         self.has_left = False
         """The user has quit."""
         self._look = look

@@ -53,10 +53,6 @@ class TranscriptBlock(ABC):
             self._is_drawn = True
         return self.last_lines
 
-    def estimate(self, width: int) -> int:
-        """The approximate number of lines, without drawing."""
-        return self._estimate(width) + self.gap
-
     def invalidate(self) -> None:
         """Draw again when it is next shown."""
         self._is_drawn = False
@@ -82,8 +78,8 @@ class TranscriptBlock(ABC):
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """The lines, at most `width` cells wide."""
 
-    def _estimate(self, width: int) -> int:
-        """The approximate number of lines of `_draw`."""
+    def estimate(self, width: int) -> int:
+        """The approximate number of lines of `_draw`, without drawing."""
         return estimate_text(self.as_markdown(), width - 4)
 
 
@@ -242,7 +238,7 @@ class BlockList:
         return lines
 
     def _estimate(self, block: TranscriptBlock) -> None:
-        self._set_height(block, block.estimate(self._width), is_measured=False)
+        self._set_height(block, block.estimate(self._width) + block.gap, is_measured=False)
 
     def _set_height(self, block: TranscriptBlock, height: int, *, is_measured: bool) -> None:
         if height != block.height:

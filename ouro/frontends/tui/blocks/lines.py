@@ -140,9 +140,6 @@ def text_to_copy(lines: Iterable[StyledLine]) -> str:
 def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:
     paragraph: list[Run] = []
     for text, style in runs:
-        if "\n" not in text:
-            paragraph.append((text, style))
-            continue
         first, *others = text.split("\n")
         paragraph.append((first, style))
         for other in others:

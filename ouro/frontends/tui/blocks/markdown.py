@@ -382,17 +382,16 @@ def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
 
 
 def _piece(source: str, token: Token, item: Token | None, before: MarkdownPiece | None) -> MarkdownPiece:
-    continues = before is not None and not before.source.endswith("\n") and token.type != "table_open"
-    blank = before is not None and (before.source.endswith("\n\n") or bool(re.search(r"\n[ ]*\n[ ]*\Z", before.source)))
-    spaced = before is not None and (token.type in _SPACED or before.kind in _SPACED)
-    number, marker = None, ""
-    if item is not None:
-        marker = f"{token.type}{item.markup}"
-        is_next = before is not None and before.marker == marker
-        spaced = spaced or (before is not None and bool(before.marker) and not is_next)
-        if token.type == "ordered_list_open":
-            number = (before.number or 0) + 1 if is_next and before is not None else int(item.info or 1)
-    return MarkdownPiece(source, token.type, not continues and (blank or spaced), number, marker, continues=continues)
+    number = int(item.info or 1) if item is not None and token.type == "ordered_list_open" else None
+    marker = f"{token.type}{item.markup}" if item is not None else ""
+    if before is None:
+        return MarkdownPiece(source, token.type, False, number, marker)
+    if number is not None and before.marker == marker:
+        number = (before.number or 0) + 1
+    continues = not before.source.endswith("\n") and token.type != "table_open"
+    gap = bool(re.search(r"\n *\n *\Z", before.source)) or token.type in _SPACED or before.kind in _SPACED
+    gap = gap or ("" not in (marker, before.marker) and before.marker != marker)
+    return MarkdownPiece(source, token.type, gap and not continues, number, marker, continues=continues)
 
 
 MIN_PART = 500

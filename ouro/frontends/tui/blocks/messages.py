@@ -42,9 +42,8 @@ class UserMessage(TranscriptBlock):
     def _shown(self) -> str:
         if self.is_open or not self.foldable:
             return self.text
-        size = (
-            plural(self._more, "more line") if self._more else f"{len(self.text) - len(self._head):,} more characters"
-        )
+        rest = len(self.text) - len(self._head)
+        size = plural(self._more, "more line") if self._more else plural(rest, "more character")
         return f"{self._head}\n… {size} · {self._key}"
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
@@ -52,7 +51,7 @@ class UserMessage(TranscriptBlock):
         lines = fold_or_wrap("\n".join([self._shown, *named]), width - 3, palette.user)
         return pad(indent(lines, ("❯ ", palette.user_bar), (MARGIN, palette.user)), width, palette.user)
 
-    def _estimate(self, width: int) -> int:
+    def estimate(self, width: int) -> int:
         return estimate_text(self._shown, width - 3) + len(self._images)
 
     def as_markdown(self) -> str:
@@ -64,22 +63,18 @@ class StreamedBlock(TranscriptBlock):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self._cleaned = ""
-        self._unfinished = ""
-        self._add(text)
+        self._cleaned = self._unfinished = ""
+        StreamedBlock.append(self, text)
 
     @property
     def text(self) -> str:
         return self._cleaned + clean(self._unfinished)
 
     def append(self, text: str) -> None:
-        self._add(text)
-        self.invalidate()
-
-    def _add(self, text: str) -> None:
         cleaned, self._unfinished = clean_start(self._unfinished + text)
         # Always four spaces per tab: the result must not depend on how the text was cut into pieces.
         self._cleaned += cleaned.replace("\t", "    ")
+        self.invalidate()
 
 
 class AnswerBlock(StreamedBlock):

@@ -29,11 +29,7 @@ _SYNTAX = {
 
 
 class Palette:
-    """One style for each meaning; every style has its background.
-
-    Args:
-        variables: the variables of a theme (`App.theme_variables`).
-    """
+    """One style for each meaning, from `App.theme_variables`; every style has its background."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         base = _color(variables, "background", "#101010")

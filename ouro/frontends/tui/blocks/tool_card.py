@@ -191,7 +191,7 @@ class ToolCard(TranscriptBlock):
         space = (_INSIDE, palette.text)
         return [self._head(width, palette), *indent(self._below(inside, palette), space, space)]
 
-    def _estimate(self, _: int) -> int:
+    def estimate(self, _: int) -> int:
         body = self._body
         if body is None:
             return 1

@@ -42,11 +42,7 @@ _UPWARD = ("up", "ctrl+p", "pageup")
 
 
 class ListSheet(Sheet[R]):
-    """A list, with a preview of the marked row below.
-
-    Args:
-        actions: the Textual action of each key.
-    """
+    """A list, with a preview of the marked row below; `actions`: the Textual action of each key."""
 
     def __init__(
         self,
@@ -170,11 +166,7 @@ class ContextSheet(ListSheet[None]):
 
 
 class RewindSheet(ListSheet[RewindChoice | None]):
-    """User messages, the newest last, and left branches; below, what a rewind would undo.
-
-    Args:
-        with_files: whether files are ticked at first.
-    """
+    """User messages, the newest last, and left branches; below, what a rewind would undo."""
 
     def __init__(self, past: Rewind, keymap: Keymap, *, with_files: bool = False) -> None:
         self._past = past

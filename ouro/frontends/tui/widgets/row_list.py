@@ -166,9 +166,8 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         return Strip(segments).crop_extend(0, width, self.rich_style)
 
     def _style(self, name: str) -> Style:
-        return (
-            self.rich_style + self.get_component_rich_style(f"rows--{name}", partial=True) if name else self.rich_style
-        )
+        base = self.rich_style
+        return base + self.get_component_rich_style(f"rows--{name}", partial=True) if name else base
 
     def _make_room(self) -> None:
         self.virtual_size = Size(self.size.width, len(self.rows))

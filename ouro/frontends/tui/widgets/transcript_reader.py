@@ -28,10 +28,7 @@ _MATCHES = {"n": -1, "N": 1}
 class TranscriptReader(Horizontal, can_focus=True):
     """The line below the transcript. Its keys are those of `less`: scroll, search, go from message to message.
 
-    Args:
-        show_earlier: reads earlier messages from disk; returns False if there are none.
-        closed: called when the user has closed it.
-        closing_keys: further keys that close it.
+    `show_earlier` reads earlier messages from disk; it returns False if there are none.
     """
 
     def __init__(

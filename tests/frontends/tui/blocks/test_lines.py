@@ -161,7 +161,7 @@ class Rows(TranscriptBlock):
     def _draw(self, width, palette):
         return [StyledLine([])] * self.drawn
 
-    def _estimate(self, width):
+    def estimate(self, width):
         return self.estimated
 
 
