@@ -38,6 +38,7 @@ def test_a_server_is_added_tested_listed_and_removed(shell):
     code, out, _ = shell("add", "demo", "--env", "TOKEN=secret", "--", sys.executable, FAKE, given)
     assert code == 0
     assert "Added demo" in out
+    assert "token" not in shell("list")[1]  # its tools are not known yet
     assert (get_home() / "mcp.json").stat().st_mode & 0o777 == 0o600
     code, out, _ = shell("test", "demo")
     assert code == 0, out
@@ -45,6 +46,7 @@ def test_a_server_is_added_tested_listed_and_removed(shell):
     assert "read-only" in out
     listed = json.loads(shell("list", "--json")[1])
     assert (listed[0]["name"], listed[0]["tools"]) == ("demo", 2)
+    assert f"2 tools, about {listed[0]['tokens']} tokens" in shell("list")[1]
     assert "secret" not in shell("list")[1] + json.dumps(listed) + shell("show", "demo")[1]
     assert shell("add", "demo", "--url", "https://x.example")[0] == 2  # it already exists
     assert "Removed demo" in shell("remove", "demo")[1]
