@@ -135,11 +135,11 @@ class Checkpoints:
         """
         with self._locked():
             tree = self._tree()
-            left_out = "\n".join(sorted(self.skipped))
+            left_out = "\n".join(name.replace("\n", "//") for name in sorted(self.skipped))  # no path has `//`
             content = (tree, left_out, time.time() // _DAY)  # old ones are deleted by the date of their commit
             known, commit, ref = self._taken
             if content != known or not ref.is_file():  # unchanged, and no other ouro has deleted it
-                message = f"{self.root}\n\n{left_out}"
+                message = str(self.root).replace("\n", "//") + f"\n\n{left_out}"
                 commit = self._git("commit-tree", tree, data=message.encode(errors="surrogateescape"))
             ref = self.folder / _REFS / "turns" / self._session / str(number) / moment
             ensure_private_dir(ref.parent)
@@ -317,7 +317,8 @@ class Checkpoints:
                 yield TreeChange(path, old_mode, old_blob, new_mode, new_blob)
 
     def _left_out(self, commit: str) -> set[str]:
-        return set(self._git("log", "-1", "--format=%B", commit).split("\n")[2:])
+        lines = self._git("log", "-1", "--format=%B", commit, strip=False).split("\n")[2:]
+        return {name.replace("//", "\n") for name in lines}
 
     def _tree(self) -> str:
         """The tree of the files as they are now."""

@@ -414,3 +414,22 @@ def test_unreadable_file_is_skipped_and_the_rest_kept(kept, root, monkeypatch):
     assert kept.skipped == {"a.py"}
     kept.undo(kept.turns())
     assert (root / "sub/b.py").read_text() == "b\n"
+
+
+@pytest.mark.parametrize("name", ["big\n\na.py", "big\na.py", "a.py\nbig"])
+def test_x10_name_of_a_skipped_file_leaves_no_other_file_out(kept, root, name):
+    path = root / name
+    path.write_bytes(b"0" * (MAX_FILE_BYTES + 1))
+
+    turn(kept, 1, lambda: (root / "a.py").write_text("new\n"))
+
+    assert [change.path for change in kept.changes(kept.turns()[0])] == ["a.py"]
+
+
+@pytest.mark.parametrize("name", ["grown\nx", "grown "])
+def test_name_of_a_skipped_file_is_read_unchanged(kept, root, name):
+    (root / name).write_text("small")
+
+    turn(kept, 1, lambda: (root / name).write_bytes(b"0" * (MAX_FILE_BYTES + 1)))
+
+    assert kept.changes(kept.turns()[0]) == ()
