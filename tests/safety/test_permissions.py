@@ -356,3 +356,41 @@ def test_the_mode_can_be_changed_at_any_time(root):
     permissions = Permissions(Workspace(root), "ask")
     permissions.mode = "plan"
     assert isinstance(permissions.decide("write", Effect.WRITE, ["x"]), Deny)
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("sort -o x *", "sort -o x --compress-program=./made y"),
+        ("sort -o x *", "sort y -o x --compress-program ./made"),
+        ("git -c core.fsmonitor=false *", "git -c core.fsmonitor=false -c core.pager=./made log"),
+        ("git diff --ext-diff *", "git diff --ext-diff --output=made"),
+        ("find . -delete *", "find . -delete -fprintf made x"),
+        ("tar --totals=1 *", "tar --totals=1 --to-command=./made -xf x"),
+        ("sed -i *", "sed -i 1e./made x"),
+        ("sed -i -e s/a/b/w0 *", "sed -i -e s/a/b/w0 -e 1e./made x"),
+        ("rg --pre-glob *", "rg --pre-glob --pre ./made x"),
+    ],
+)
+def test_x6_star_of_an_allow_rule_covers_no_unlisted_option(root, rule, line):
+    assert shell(root, line, allow=[f"shell({rule})"])[0] == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("sort -o x *", "sort -o x y"),
+        ("sort -o*", "sort -o x y"),
+        ("sort -o:*", "sort -o x y"),
+        ("sort -o x --compress-program=gzip *", "sort -o x --compress-program=gzip -n y"),
+        ("sed -i *", "sed -i 's/a/b/; 3d' src/a.py"),
+        ("sed -n s/a b/c/w out *", "sed -n 's/a b/c/w out' src/a.py"),
+        ("git -c core.pager=less *", "git -c core.pager=less log -3"),
+        ("git diff --ext-diff *", "git diff --ext-diff --stat HEAD"),
+        ("find . -delete *", "find . -delete -name x"),
+        ("tar *", "tar -xzf x.tgz"),
+        ('awk BEGIN { system("date") } *', "awk 'BEGIN { system(\"date\") }' src/a.py"),
+    ],
+)
+def test_allow_rule_covers_the_options_it_names(root, rule, line):
+    assert shell(root, line, allow=[f"shell({rule})"])[0] == "allow"

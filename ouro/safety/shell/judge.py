@@ -249,14 +249,16 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
 
 
 def _allows(rule: Rule, command: Command) -> bool:
-    """Whether an allow rule covers a command, its settings, and an option that is not listed for it."""
+    """Whether an allow rule covers a command, its settings, and each option that is not listed for it."""
     settings = [f"{setting.name}={setting.value.text}" for setting in command.settings]
     if not all(setting.value.exact for setting in command.assignments) or any(
         text not in str(rule) for text in settings
     ):
         return False
-    option = find_unlisted(command)
-    return rule.matches_line(" ".join([*settings, command.text])) and option in (rule.pattern or "").replace("*", "")
+    # A star covers no such option: with `sort -o x *`, `--compress-program` would run a program.
+    pattern = f" {' '.join((rule.pattern or '').replace(':*', ' ').replace('*', '').split())} "
+    named = {word.text for word in command.arguments if f" {' '.join(word.text.split())} " in pattern}
+    return rule.matches_line(" ".join([*settings, command.text])) and not find_unlisted(command, named)
 
 
 def _texts(commands: Sequence[Command]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -20,8 +20,8 @@ _GIT_FORMAT = re.compile(r"%G|signature")
 """A format with which git runs a program."""
 
 
-def files_read(command: Command) -> tuple[Word, ...] | str | None:
-    """The words that name what a command reads, if it only reads.
+def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...] | str | None:
+    """The words that name what a command reads, if it only reads; `named` words are not checked.
 
     Returns a str if it may do more: the first word that the table does not list for it. Returns None if the table does
     not list the command.
@@ -31,17 +31,17 @@ def files_read(command: Command) -> tuple[Word, ...] | str | None:
     if _only_lists(name, texts) and all(word.exact for word in words):
         return tuple(words)
     if name == "git":
-        return _git(words)
+        return _git(words, named)
     if name == "find":
-        return _find(words)
+        return _find(words, named)
     row = rows().get(name)
     if row is None or row.operands not in _UNASKED:
         return None
     if texts in (["--help"], ["--version"]):
         return ()
     found = read_options(words, row)
-    if found.unlisted or row.operands == "changes":
-        return found.unlisted
+    if (unlisted := _first(found.unlisted, named)) or row.operands == "changes":
+        return unlisted
     operands, values = found.operands, found.values
     script = SCRIPTS.get(name)
     checked: list[Word] = []
@@ -59,11 +59,12 @@ def files_read(command: Command) -> tuple[Word, ...] | str | None:
     for word in checked:
         is_pattern = name in PATTERNS_FIRST and _is_path(word, True)
         is_listed = word.exact or (row.operands == "text" and (is_pattern or not (script or word.glob)))
-        if not is_listed or (script and not script.fullmatch(word.text)):
+        if word.text not in named and (not is_listed or (script and not script.fullmatch(word.text))):
             return word.text
     for number, word in enumerate(operands):
         is_second = row.operands == "file" and (number or word.glob or word.under)
-        if not _is_path(word, name in PATTERNS_FIRST) or word.text.startswith("@") or is_second:
+        is_listed = _is_path(word, name in PATTERNS_FIRST) and not word.text.startswith("@") and not is_second
+        if word.text not in named and not is_listed:
             return word.text
     if name == "cd":
         return tuple(operands) or (Word("~"),)
@@ -75,10 +76,14 @@ def only_reads(command: Command) -> bool:
     return isinstance(files_read(command), tuple)
 
 
-def find_unlisted(command: Command) -> str:
-    """The word with which a listed command may do more than it is listed for; empty if there is none."""
-    found = files_read(command)
+def find_unlisted(command: Command, named: Collection[str] = ()) -> str:
+    """The first word that is not `named`, and with which a listed command may do more than it is listed for."""
+    found = files_read(command, named)
     return found if isinstance(found, str) else ""
+
+
+def _first(texts: Iterable[str], named: Collection[str]) -> str:
+    return next((text for text in texts if text not in named), "")
 
 
 class ReadOptions(msgspec.Struct):
@@ -87,8 +92,8 @@ class ReadOptions(msgspec.Struct):
     operands: list[Word] = []
     values: dict[str, list[Word]] = {}
     given: set[str] = set()
-    unlisted: str = ""
-    """The first option that is not listed, needs a question, or has a computed value."""
+    unlisted: list[str] = []
+    """The options that are not listed, need a question, or have a computed value."""
 
     def has(self, *options: str) -> bool:
         """Whether one of the options may be given, possibly abbreviated or with a value attached."""
@@ -110,7 +115,7 @@ def read_options(words: Sequence[Word], row: CommandRow) -> ReadOptions:
             found.operands += rest
             break
         elif not _read_option(word, row, rest, found):
-            found.unlisted = found.unlisted or word.text
+            found.unlisted.append(word.text)
     return found
 
 
@@ -175,29 +180,30 @@ def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
     return found
 
 
-def _find(words: Sequence[Word]) -> tuple[Word, ...] | str:
+def _find(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str:
     starts = find_starts(words)
-    for word in starts:
-        if not _is_path(word):
-            return word.text
+    unlisted = [word.text for word in starts if not _is_path(word)]
     rest = [*words]
     for begin, end in reversed(find_runs(words)):
         if words[begin - 1].text == "-exec" and end < len(words):
             del rest[begin - 1 : end + 1]  # each is judged separately
-    for word in rest[len(starts) :]:
-        if not word.exact or (re.match(r"-[a-zA-Z]", word.text) and not FIND_EXPRESSION.fullmatch(word.text)):
-            return word.text
-    return (*starts, *(rest[at] for at, word in enumerate(rest[:-1], 1) if word.text == "-newer"))
+    unlisted += [
+        word.text
+        for word in rest[len(starts) :]
+        if not word.exact or (re.match(r"-[a-zA-Z]", word.text) and not FIND_EXPRESSION.fullmatch(word.text))
+    ]
+    newer = [rest[at] for at, word in enumerate(rest[:-1], 1) if word.text == "-newer"]
+    return _first(unlisted, named) or (*starts, *newer)
 
 
-def git_words(words: Sequence[Word]) -> tuple[list[Word], str]:
-    """The arguments of git from the subcommand on, and the first option before it that is not listed.
+def git_words(words: Sequence[Word]) -> tuple[list[Word], list[str]]:
+    """The arguments of git from the subcommand on, and the options before it that are not listed.
 
     One `-C` is listed.
     """
     found = read_options(words, rows()["git"])
     settings = [word.text for word in found.values.get("c", ()) if not _GIT_SETTING.fullmatch(word.text)]
-    return found.operands, found.unlisted or next(iter(settings), "-C" if len(found.values.get("C", ())) > 1 else "")
+    return found.operands, [*found.unlisted, *settings, *(["-C"] if len(found.values.get("C", ())) > 1 else [])]
 
 
 def git_lists(subcommand: str, rest: Sequence[str]) -> bool:
@@ -218,17 +224,15 @@ def _test_operators(words: list[Word]) -> list[Word]:
     return words[1:2] if has_two else words[:1] if len(words) == len(("-f", "x")) else words
 
 
-def _git(words: Sequence[Word]) -> tuple[Word, ...] | str | None:
-    rest, strange = git_words(words)
-    if strange or not rest:
+def _git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str | None:
+    rest, unlisted = git_words(words)
+    if (strange := _first(unlisted, named)) or not rest:
         return strange or None
     first = len(words) - len(rest)
-    computed = (word for at, word in enumerate(words) if not (word.exact or (at > first and _is_path(word))))
-    strange = next((word.text for word in computed), "")
+    computed = [word.text for at, word in enumerate(words) if not (word.exact or (at > first and _is_path(word)))]
     row = rows().get(f"git-{rest[0].text}")
     if row is None or row.operands != "git":
-        is_listed = not strange and git_lists(rest[0].text, [word.text for word in rest[1:]])
+        is_listed = not computed and git_lists(rest[0].text, [word.text for word in rest[1:]])
         return tuple(words) if is_listed else None
-    if strange := strange or read_options(rest[1:], row).unlisted:
-        return strange
-    return next((word.text for word in words if _GIT_FORMAT.search(word.text)), None) or tuple(words)
+    formats = (word.text for word in words if _GIT_FORMAT.search(word.text))
+    return _first((*computed, *read_options(rest[1:], row).unlisted, *formats), named) or tuple(words)
