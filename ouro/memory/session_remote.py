@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import time
 import uuid
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+
+import msgspec
 
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.long_term.git.process import import_stream, last_line, remote_failure, without_password
@@ -34,6 +35,14 @@ _SEALED = "sealed"
 _KEY, _NONCE = 32, 12
 _MAX_BLOB = 256 << 20
 """Maximum bytes of an unpacked blob: a small blob of a hostile remote could unpack to any size."""
+
+
+class _Format(msgspec.Struct):
+    """The file `format` of the branch; `check` is a known text, sealed with the key."""
+
+    format: int = FORMAT
+    sealed: bool = False
+    check: bytes = b""
 
 
 class SessionRemote:
@@ -81,8 +90,8 @@ class SessionRemote:
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> str:
         """Commit sealed blobs (None: remove one) on top of the tip; the branch here does not move yet."""
         if not self.tip:
-            about = {"format": FORMAT, "check": base64.b64encode(self.seal(_FORMAT_FILE, _CHECK)).decode()}
-            changes = {**changes, _FORMAT_FILE: json.dumps(about | {"sealed": bool(self._key)}).encode()}
+            about = _Format(sealed=bool(self._key), check=self.seal(_FORMAT_FILE, _CHECK))
+            changes = {**changes, _FORMAT_FILE: msgspec.json.encode(about)}
         ref = f"refs/heads/sending-{uuid.uuid4().hex}"
         stream = import_stream(ref, [self.tip] if self.tip else [], changes, message, time.time())
         done = self.repository.fast_import(stream, *_IMPORT, durable=True)
@@ -136,10 +145,14 @@ class SessionRemote:
     def _take_key(self, found: Mapping[str, str], *, encrypt: bool) -> None:
         self._key = b""
         format_file = {path: blob for path, blob in found.items() if path == _FORMAT_FILE}
-        about = json.loads(self.read(format_file).get(_FORMAT_FILE, b"{}"))
-        if about.get("format", FORMAT) != FORMAT:
+        try:
+            about = msgspec.json.decode(self.read(format_file).get(_FORMAT_FILE, b"{}"), type=_Format)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            hint = "Use the repository of your sessions, or a new, empty one."
+            raise UsageError(f"`{_FORMAT_FILE}` of the remote cannot be read: {error}.", hint) from error
+        if about.format != FORMAT:
             raise UsageError("The sessions at the remote were written by a newer ouro.", "Update ouro.")
-        if not about.get("sealed"):
+        if not about.sealed:
             if encrypt or self._is_sealed:
                 raise UsageError("The sessions at the remote are not encrypted.", "Use a new, empty repository.")
             return
@@ -147,7 +160,7 @@ class SessionRemote:
             hint = f"Copy {self._key_file.name} from the other machine to {self._key_file}."
             raise UsageError("The sessions at the remote are encrypted, and the key is not here.", hint)
         self._key = self._read_key()
-        self.unseal(_FORMAT_FILE, base64.b64decode(about["check"]))
+        self.unseal(_FORMAT_FILE, about.check)
         self.repository.write_record(_SEALED, self._address)
 
     def _read_key(self) -> bytes:

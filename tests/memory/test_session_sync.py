@@ -275,3 +275,35 @@ def test_unreachable_remote_is_reported_without_its_password(machines):
     with pytest.raises(MemoryUnusable, match=r"with https://127\.0\.0\.1:1/a\.git: unable to access") as failure:
         machines[0].sync(remote="https://me:word@127.0.0.1:1/a.git")
     assert "word" not in failure.value.message
+
+
+BAD_FORMATS = {
+    "empty": "", "list": "[]", "cut": "{", "number": '{"sealed": 7}', "check": '{"check": "?"}', "bytes": "\udcff",
+    "deep": '{"x": ' * 100_000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BAD_FORMATS.values(), ids=BAD_FORMATS)
+async def test_s21_malformed_format_file_is_reported(machines, remote, tmp_path, text):
+    one, two = machines
+    await one.start("first")
+    one.sync()
+    git(tmp_path, "clone", "-q", "-b", "ouro-sessions", str(remote), "clone")
+    (tmp_path / "clone/format").write_text(text, errors="surrogateescape")
+    git(tmp_path / "clone", "commit", "-qam", "x")
+    git(tmp_path / "clone", "push", "-q")
+    with pytest.raises(UsageError, match="`format` of the remote cannot be read"):
+        two.sync()
+
+
+async def test_s21_sealed_remote_without_its_check_is_reported(machines, remote, tmp_path):
+    one, two = machines
+    await one.start("first")
+    one.sync(encrypt=True)
+    (two.root / "sessions.key").write_bytes((one.root / "sessions.key").read_bytes())
+    git(tmp_path, "clone", "-q", "-b", "ouro-sessions", str(remote), "clone")
+    (tmp_path / "clone/format").write_text('{"format": 1, "sealed": true}')
+    git(tmp_path / "clone", "commit", "-qam", "x")
+    git(tmp_path / "clone", "push", "-q")
+    with pytest.raises(UsageError, match="`format` of the remote cannot be opened"):
+        two.sync()
