@@ -29,6 +29,7 @@ from ouro.llm import ModelSpec, ToolSpec
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.safety import Allow, Ask, Decision, Deny, Effect, Limits, Permissions
 from ouro.tools.tool import AnyTool, HookOutcome, ToolContext, ToolResult, parse_arguments
+from ouro.utils.json_types import MAX_DEPTH
 from ouro.utils.log import log
 
 MAX_SIDE_BY_SIDE = 8
@@ -83,7 +84,8 @@ class ToolRunner(msgspec.Struct, frozen=True):
         if tool is None:
             raise ToolError(f"There is no tool `{call.name}`. There are: {', '.join(self.tools)}.")
         if call.malformed:
-            raise ToolError(f"The arguments were not a JSON object, so nothing was run: {call.malformed[:200]!r}")
+            kind = f"a JSON object of at most {MAX_DEPTH} levels"
+            raise ToolError(f"The arguments were not {kind}, so nothing was run: {call.malformed[:200]!r}")
         return tool.resolve(parse_arguments(tool, call.arguments))
 
     def files_in(self, messages: Sequence[Message]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from ouro.memory.backend import (
 from ouro.memory.transcript import make_title
 from ouro.messages import Image, Message, Part, Text, ToolCall, ToolReply
 from ouro.utils import files, json_types
-from ouro.utils.json_types import dictionaries
+from ouro.utils.json_types import arguments_object, dictionaries
 from ouro.utils.text import clean, cut_middle
 
 MAX_LINE = 64 << 20
@@ -300,10 +300,10 @@ def texts_and_images(content: Any) -> list[Text | Image]:
 def parse_call(call_id: str, name: str, given: Any) -> ToolCall:
     """A call whose arguments are JSON text, or an object already."""
     try:
-        arguments = json.loads(given or "{}") if isinstance(given, str | None) else given
+        arguments = arguments_object(json.loads(given or "{}") if isinstance(given, str | None) else given)
     except (ValueError, RecursionError):
         arguments = None
-    if isinstance(arguments, dict):
+    if arguments is not None:
         return ToolCall(call_id, name, arguments)
     return ToolCall(call_id, name, {}, malformed=cut_text(str(given)))
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply
+from ouro.utils.json_types import arguments_object
 from ouro.utils.late_pattern import late_pattern
 
 _UNUSUAL = late_pattern(r"[^A-Za-z0-9_-]")
@@ -83,13 +84,12 @@ def parse_object(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, strict=False)
+        value = arguments_object(json.loads(text, strict=False))
         # NaN and infinity cannot be sent back as JSON.
         json.dumps(value, allow_nan=False)
-        value = join_all_surrogates(value)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return None if value is None else join_all_surrogates(value)
 
 
 def join_all_surrogates(value: Any) -> Any:

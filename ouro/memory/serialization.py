@@ -29,7 +29,7 @@ from ouro.memory.record_fields import (
 from ouro.memory.sessions.yaml_text import replace_surrogates
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.safety import is_secret_name
-from ouro.utils.json_types import dictionary
+from ouro.utils.json_types import arguments_object
 
 BYTES_BACK = "bytes_back"
 """In a compaction: the distance in bytes to each message that it keeps. A hint for the reader, by the store."""
@@ -200,14 +200,14 @@ def _image(data: ImageFields, fetch: Fetch) -> Image | Text:
 
 
 def _call(data: CallFields) -> ToolCall:
-    arguments = data.arguments or {}
-    malformed = data.malformed
+    arguments: dict[str, Any] | None = data.arguments or {}
     if data.arguments_json:
         try:
-            arguments = dictionary(json.loads(data.arguments_json))
+            arguments = arguments_object(json.loads(data.arguments_json))
         except (ValueError, RecursionError):
-            malformed = malformed or data.arguments_json
-    return ToolCall(data.id, data.name, arguments, malformed)
+            arguments = None
+    malformed = data.malformed or ("" if arguments is not None else data.arguments_json)
+    return ToolCall(data.id, data.name, arguments or {}, malformed)
 
 
 def _reply(data: ReplyFields, fetch: Fetch) -> ToolReply:

@@ -20,6 +20,8 @@ MAX_COUNT = 1 << 53
 """The greatest JSON number that is exact."""
 MAX_BYTES = 1_000_000
 """Maximum bytes of a file."""
+MAX_DEPTH = 100
+"""Maximum levels of a call's arguments: from about 900 on, JSON can be read but not written."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -56,6 +58,17 @@ def read_state(path: Path, kind: type[_State]) -> _State:
 
 def dictionary(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def arguments_object(value: Any) -> dict[str, Any] | None:
+    """The arguments of a tool call; None if they are not an object, or have more than MAX_DEPTH levels."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        nested = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [inner for items in nested for inner in items]
+        if not level:
+            break
+    return value if isinstance(value, dict) and not level else None
 
 
 def dictionaries(value: Any) -> list[dict[str, Any]]:

@@ -39,3 +39,14 @@ async def test_l3_lone_surrogates_are_replaced(wire):
     assert (reply.text, reply.tool_calls[0].arguments) == ("a\ufffdb", {"path": "x\ufffd"})
     await wire.ask(user("lone \udfff"), reply, tool(ToolReply(reply.tool_calls[0].id, "read", "x\ud800")))
     assert len(wire.server.requests) == 2
+
+
+@pytest.mark.parametrize("depth", [101, 950])
+async def test_l3_deep_arguments_are_kept_as_malformed(wire, depth):
+    text = '{"a": ' * depth + "1" + "}" * depth
+    wire.server.script([Reply("", calls=[Call("read", text), Call("read", {"path": {"b": [{}]}})]), "ok"])
+    reply = await wire.ask()
+    first, second = reply.tool_calls
+    assert ((first.arguments, first.malformed), second.arguments) == (({}, text), {"path": {"b": [{}]}})
+    await wire.ask(user("hi"), reply, tool(*(ToolReply(call.id, "read", "Wrong.") for call in reply.tool_calls)))
+    assert len(wire.server.requests) == 2

@@ -38,7 +38,7 @@ async def test_l3_each_invalid_call_gets_a_result_and_the_turn_continues(reposit
     assert seen[-1] == TurnFinished("answered")
     replies = model.requests[-1].messages[-1].parts_of(ToolReply)
     assert len(replies) == len(wrong)
-    assert "not a JSON object, so nothing was run" in replies[1].text
+    assert "not a JSON object of at most 100 levels, so nothing was run" in replies[1].text
     assert [reply.text for reply in replies if "inside ouro" in reply.text] == []
 
 

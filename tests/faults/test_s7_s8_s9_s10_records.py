@@ -96,6 +96,17 @@ def test_s8_arguments_difficult_for_yaml_round_trip(arguments):
     assert record_from(load(dump(record_data(record, str, lambda _: "")).encode()), lambda _: b"").record == record
 
 
+@pytest.mark.parametrize(("depth", "deepest"), [(100, True), (101, False), (950, False), (100_000, False)])
+def test_s8_stored_arguments_that_are_too_deep_are_kept_as_text(depth, deepest):
+    text = '{"a": ' * (depth - 1) + "{}" + "}" * (depth - 1)
+    data = record_data(MessageRecord(1, "", assistant("", ToolCall("1", "x", {}))), str, lambda _: "")
+    data["tool_calls"] = [{"id": "1", "name": "x", "arguments_json": text}]
+
+    [call] = record_from(data, lambda _: b"").record.message.tool_calls
+
+    assert (bool(call.arguments), call.malformed) == (deepest, "" if deepest else text)
+
+
 def test_s8_too_deeply_nested_arguments_do_not_prevent_a_save():
     deep: dict = {}
     for _ in range(5000):
