@@ -2,7 +2,8 @@
 
 A turn is  Prompted  then any number of model calls, each
   (TextDelta | ThinkingDelta | Retrying)*  Replied  UsageUpdated
-  (ToolStarted+  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
+  (ToolStarted+  (PermissionAsked  QuestionClosed)*  ToolRunning?
+   (QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
 with Notice, Compacting, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a
 Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come outside of turns too, from
 `session.events()`, and so does what a subagent in the background does and asks.
@@ -52,10 +53,18 @@ class Replied(EventStruct, frozen=True):
 
 
 class ToolStarted(EventStruct, frozen=True):
-    """A tool call begins; `title` describes it in a few words (`read api.py`). If a hook changes it, it is repeated."""
+    """A tool call begins; `title` describes it in a few words (`read api.py`). If a hook changes it, it is repeated.
+
+    It may still wait for a permission, and be refused: ToolRunning follows when it runs."""
 
     call: ToolCall
     title: str
+
+
+class ToolRunning(EventStruct, frozen=True):
+    """A tool call is permitted, and runs from now on."""
+
+    call_id: str
 
 
 class ToolProgress(EventStruct, frozen=True):
@@ -265,6 +274,7 @@ Event = (
     | ThinkingDelta
     | Replied
     | ToolStarted
+    | ToolRunning
     | ToolProgress
     | ToolFinished
     | PermissionAsked

@@ -22,6 +22,7 @@ from ouro.events import (
     Reply,
     ToolFinished,
     ToolProgress,
+    ToolRunning,
     ToolStarted,
     UserAnswer,
 )
@@ -188,6 +189,7 @@ class ToolBatch:
             comment, limits = await self._permit(call, tool, args, hooked)
             if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
                 await self._runner.before_change()
+            self._emit(ToolRunning(call.id))
             self._began[call.id] = time.monotonic()  # the user's time to answer does not count as the tool's time
             result = await tool.run(args, self._context(call, limits))
             added = [hooked.context]

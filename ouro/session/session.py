@@ -24,6 +24,7 @@ from ouro.events import (
     Reply,
     ToolFinished,
     ToolProgress,
+    ToolRunning,
     ToolStarted,
     UserAnswer,
 )
@@ -286,6 +287,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 emit(Notice("The line was not run."))
                 return
         emit(ToolStarted(call, line))
+        emit(ToolRunning(call.id))
 
         printed = ""
 

@@ -13,7 +13,7 @@ from fakes.agents import make_agent, make_runner
 from ouro.agent.loop import Prompt
 from ouro.display import Display
 from ouro.errors import StreamCut, ToolError
-from ouro.events import PermissionAsked, Permit, Replied, ToolFinished, ToolStarted, TurnFinished
+from ouro.events import PermissionAsked, Permit, Replied, ToolFinished, ToolRunning, ToolStarted, TurnFinished
 from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
@@ -104,6 +104,7 @@ class World:
         self.tasks = SessionTasks()
         self.steering: list[Prompt] = []
         self.tools = {"step": Step(), "guarded": Guarded()}
+        self.refused: set[str] = set()
         self.model = ScriptedModel(script)
         runner = make_runner(self.tools, Permissions(Workspace(tmp_path), "ask"), self.tasks)
         self.agent = make_agent(
@@ -120,7 +121,9 @@ class World:
         async for event in self.tasks.run(lambda emit: self.agent.run(Prompt("do it"), emit)):
             seen.append(event)
             if isinstance(event, PermissionAsked):
-                self.tasks.answer(event.question_id, Permit(chance.choice(["yes", "always", "no"])))
+                choice = chance.choice(["yes", "always", "no"])
+                self.refused |= {event.call.id} if choice == "no" else set()
+                self.tasks.answer(event.question_id, Permit(choice))
             if chance.random() < 0.05:
                 self.steering.append(Prompt("and mind the tests"))
             if len(seen) == end:
@@ -168,6 +171,10 @@ async def test_loop_invariants_hold_for_random_interleavings(seed, tmp_path):
         assert set(finished) <= set(started)
         if seen[-1].outcome == "answered":
             assert sorted(finished) == sorted(started)
+        # no call runs before its permission: it has none yet, or it is refused
+        running = [event.call_id for event in seen if isinstance(event, ToolRunning)]
+        assert set(running) <= set(started)
+        assert not world.refused & set(running)
         # 3: TurnFinished comes last, exactly once
         assert [event for event in seen if isinstance(event, TurnFinished)] == [seen[-1]]
         # 4: no tool is still running

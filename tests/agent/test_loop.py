@@ -15,11 +15,14 @@ from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveF
 from ouro.events import (
     Compacted,
     Notice,
+    PermissionAsked,
+    Permit,
     Prompted,
     Replied,
     Retrying,
     TextDelta,
     ToolFinished,
+    ToolRunning,
     ToolStarted,
     TurnFinished,
     UsageUpdated,
@@ -29,6 +32,7 @@ from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Message, Text, ToolReply
 from ouro.safety import Effect, Permissions, Workspace
+from ouro.session.session_tasks import SessionTasks
 from ouro.settings import LimitSettings
 from ouro.tools.tool import Tool, ToolResult
 
@@ -105,6 +109,24 @@ async def test_tool_results_are_sent_in_the_order_of_the_calls(world):
     saved = [part.text for message in world.memory.messages() for part in message.parts_of(ToolReply)]
     assert saved == ["b", "late"]
     assert [part.text for part in model.requests[1].messages[-1].parts_of(ToolReply)] == ["late", "b"]
+
+
+async def test_call_behind_a_question_runs_only_after_its_own(world, tmp_path):
+    """Two calls, each with its question: the second did not look as if it ran while the first was asked."""
+    tasks, tool, seen = SessionTasks(), Echo(), []
+    tool.effect, tool.targets = Effect.RUN, lambda args: (args.what,)
+    runner = make_runner({"echo": tool}, Permissions(Workspace(tmp_path), "ask"), tasks)
+    model = ScriptedModel([calls(call("echo", what="touch a1"), call("echo", what="git push")), "Done."])
+    agent = make_agent(world.memory, runner, [model])
+    async for event in tasks.run(lambda emit: agent.run(Prompt("hi"), emit)):
+        seen.append(event)
+        if isinstance(event, PermissionAsked):
+            tasks.answer(event.question_id, Permit("no" if event.title == "echo git push" else "yes"))
+    first, second = (event.call.id for event in seen if isinstance(event, ToolStarted))
+    asked = next(place for place, event in enumerate(seen) if isinstance(event, PermissionAsked))
+    assert [event for event in seen if isinstance(event, ToolRunning)] == [ToolRunning(first)]
+    assert seen.index(ToolRunning(first)) > asked
+    assert [event.call_id for event in seen if isinstance(event, ToolFinished) and event.failed] == [second]
 
 
 async def test_the_system_prompt_and_tools_are_the_same_in_every_request(world):

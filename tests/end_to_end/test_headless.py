@@ -78,8 +78,8 @@ def test_stream_json_has_every_event_in_order(ouro):
     kinds = [line["type"] for line in done.lines]
     distinct = [kind for kind, after in zip(kinds, [*kinds[1:], ""], strict=True) if kind != after]
     assert distinct == [
-        "session", "memory_loaded", "prompted", "replied", "usage_updated", "tool_started", "tool_finished",
-        "text_delta", "replied", "usage_updated", "turn_finished", "result",
+        "session", "memory_loaded", "prompted", "replied", "usage_updated", "tool_started", "tool_running",
+        "tool_finished", "text_delta", "replied", "usage_updated", "turn_finished", "result",
     ]  # fmt: skip
     assert done.lines[-1]["result"] == "It greets."
     assert done.err == ""

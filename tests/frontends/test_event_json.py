@@ -28,6 +28,7 @@ from ouro.events import (
     TodosChanged,
     ToolFinished,
     ToolProgress,
+    ToolRunning,
     ToolStarted,
     TurnFinished,
     UsageUpdated,
@@ -69,6 +70,7 @@ CASES = [
         },
     ),
     (ToolStarted(CALL, "edit api.py"), {"type": "tool_started", "call": CALL_JSON, "title": "edit api.py"}),
+    (ToolRunning("call_1"), {"type": "tool_running", "call_id": "call_1"}),
     (ToolProgress("call_1", "ok\n"), {"type": "tool_progress", "call_id": "call_1", "text": "ok\n"}),
     (
         ToolFinished("call_1", "edit", Display("+1 -1", CHANGE), False, 0.12345),

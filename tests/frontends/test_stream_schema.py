@@ -59,7 +59,7 @@ def test_each_documented_line_is_valid():
     inputs, lines = (
         [json.loads(line) for line in re.findall(r"^\{.*\}$", text, re.MULTILINE)] for text in (given, written)
     )
-    assert (len(inputs), len(lines)) == (5, 24)
+    assert (len(inputs), len(lines)) == (5, 25)
     for line in lines:
         OUTPUT.validate(line)
     for line in inputs:

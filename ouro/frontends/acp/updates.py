@@ -66,6 +66,8 @@ class EventUpdates:
                 yield helpers.update_agent_thought_text(text)
             case events.ToolStarted():
                 yield self._start_update(event)
+            case events.ToolRunning(call_id):
+                yield helpers.update_tool_call(call_id, status="in_progress")
             case events.ToolProgress():
                 yield self._progress_update(event)
             case events.ToolFinished():
@@ -124,7 +126,7 @@ class EventUpdates:
             tool_call_id=call.id,
             title=title,
             kind=KINDS.get(call.name, "other"),
-            status="in_progress",
+            status="pending",
             content=[acp.TerminalToolCallContent(type="terminal", terminal_id=call.id)] if is_terminal else None,
             locations=where,
             raw_input=given,

@@ -110,10 +110,10 @@ class Printer(NoticePrinter):
             case events.Replied():
                 self._end_thought()
                 self._print_blocks(self._blocks.finish())
-            case events.ToolStarted():
-                super().event(event)
+            case events.ToolRunning(call_id) if call_id in self._titles:
+                self._titles[call_id] = title = self._titles.pop(call_id)  # the newest
                 if self.plain:
-                    self.line(f"… {one_line(event.title)}")
+                    self.line(f"… {one_line(title)}")
             case events.ToolFinished(display=display, failed=failed):
                 mark, style = ("✗", "red") if failed else ("✓", "green")
                 title, result = self._finish_call(event)

@@ -174,7 +174,8 @@ class Repl(TurnObserver):
             return " starting …"
         busy = ""
         if self.turns.busy:
-            busy = f"● {self._printer.activity or 'working'} {self.turns.seconds:.0f} s, Ctrl+C interrupts │ "
+            doing = "waiting for your answer" if self.is_asking() else self._printer.activity or "working"
+            busy = f"● {doing} {self.turns.seconds:.0f} s, Ctrl+C interrupts │ "
         waiting = f"{len(self.turns.waiting)} queued │ " if self.turns.waiting else ""
         items = status_items(self._front_end.session.status())
         shown = filter(None, map(items.get, self._settings.status))

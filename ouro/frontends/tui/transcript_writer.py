@@ -11,7 +11,7 @@ from ouro.events import Event
 from ouro.frontends.event_lines import compaction_receipt, describe_compaction, notice_of
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, RetryBlock, ThinkingBlock, UserMessage
-from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard
+from ouro.frontends.tui.blocks.tool_card import DisplayBlock, State, ToolCard
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.messages import Message, Text, Thinking
 
@@ -33,8 +33,6 @@ class TranscriptWriter:
         self._reply: list[AnswerBlock | ThinkingBlock] = []
         """The streamed blocks of the running model call."""
         self._cards: dict[str, ToolCard] = {}
-        self._asked: dict[str, str] = {}
-        """The ids of calls that wait for an answer, by question id."""
         self._retry: NoticeBlock | None = None
 
     def replay(self, earlier: Iterable[Event]) -> None:
@@ -59,7 +57,6 @@ class TranscriptWriter:
                 self._end_reply()
             case events.Retrying():
                 view.discard(*self._reply)
-                self._reply = []
                 self._end_reply()
                 self._retry = RetryBlock(event, view.clock)
                 view.add(self._retry)
@@ -70,14 +67,14 @@ class TranscriptWriter:
             case events.SubagentProgress():
                 self._show_subagent(event)
             case events.PermissionAsked():
-                self._asked[event.question_id] = event.call.id
-                self._set_waiting(event.call.id, True)
-            case events.QuestionClosed():
-                self._set_waiting(self._asked.pop(event.question_id, ""), False)
+                self._set_state(event.call.id, "waiting")
+            case events.ToolRunning():
+                self._set_state(event.call_id, "running")
             case events.ToolFinished():
                 self._finish(event.call_id, event.name, event.display, event.failed, event.seconds)
             case events.Compacting():
                 card = self._card(_COMPACTION, _COMPACTION_TITLE)
+                card.set_state("running")
                 if event.parts > 1 and not event.written:
                     card.append(f"part {event.part} of {event.parts}\n")
             case events.Compacted():
@@ -92,13 +89,13 @@ class TranscriptWriter:
                 self._notice(event)
             case events.NotesRecalled():
                 self._notice(event, f" · {view.receipt_key}" if view.receipt_key else "")
-            case events.NoteKept():
+            case events.NoteKept() | events.CoreChanged():
                 self._notice(event)
-            case events.CoreChanged():
-                self._notice(event)
-                if event.display.body is not None:
+                if isinstance(event, events.CoreChanged) and event.display.body is not None:
                     view.add(DisplayBlock(event.display))
-            case events.QuestionAsked() | events.TodosChanged() | events.UsageUpdated() | events.Titled():
+            case events.QuestionAsked() | events.QuestionClosed() | events.TodosChanged():
+                return
+            case events.UsageUpdated() | events.Titled():
                 return
             case _:
                 assert_never(event)
@@ -111,7 +108,11 @@ class TranscriptWriter:
         card.rename(f"{event.id}: {event.task}")
         doing = event.state if event.state in ("thinking", "answering") else ""
         used = event.figures if event.calls else ""
-        card.note(" · ".join(filter(None, (doing, used))), event.activity, is_waiting=event.state == "waiting")
+        card.note(
+            " · ".join(filter(None, (doing, used))),
+            event.activity,
+            "waiting" if event.state == "waiting" else "running",
+        )
 
     def _notice(self, event: Event, hint: str = "") -> None:
         if found := notice_of(event):
@@ -153,9 +154,9 @@ class TranscriptWriter:
             self._transcript.add(self._cards[call_id])
         return self._cards[call_id]
 
-    def _set_waiting(self, call_id: str, is_waiting: bool) -> None:
+    def _set_state(self, call_id: str, state: State) -> None:
         if (card := self._cards.get(call_id)) is not None:
-            card.set_waiting(is_waiting)
+            card.set_state(state)
 
     def _finish(
         self, call_id: str, title: str, display: Display, failed: bool = False, seconds: float | None = None

@@ -54,7 +54,7 @@ async def test_a_prompt_with_tools_plan_and_permission(ouro):
     calls = {call.title: call for call in editor.of("tool_call")}
     read, change = calls["read api.py:4-"], calls["edit api.py"]
     assert (read.kind, read.locations[0].path, read.locations[0].line) == ("read", str(ouro.folder / "api.py"), 4)
-    assert (change.kind, change.status) == ("edit", "in_progress")
+    assert (change.kind, change.status) == ("edit", "pending")
     [asked] = editor.asked
     assert asked.tool_call.tool_call_id == change.tool_call_id
     assert [option.kind for option in asked.options] == ["allow_once", "allow_always", "allow_always", "reject_once"]
@@ -66,7 +66,10 @@ async def test_a_prompt_with_tools_plan_and_permission(ouro):
         True,
         True,
     )
-    done = [update for update in editor.of("tool_call_update") if update.tool_call_id == change.tool_call_id][-1]
+    *_, running, done = (
+        update for update in editor.of("tool_call_update") if update.tool_call_id == change.tool_call_id
+    )
+    assert running.status == "in_progress"
     assert (done.status, done.content[0].type, done.locations[0].line) == ("completed", "diff", 5)
     assert "'hi '" in (ouro.folder / "api.py").read_text()
     names = {command.name: command for command in editor.of("available_commands_update")[0].available_commands}

@@ -13,6 +13,7 @@ from ouro.events import (
     ThinkingDelta,
     ToolFinished,
     ToolProgress,
+    ToolRunning,
     ToolStarted,
     TurnFinished,
 )
@@ -59,6 +60,7 @@ STATES = {
     "tool_running": (
         *TURN,
         ToolStarted(call("3"), "shell pytest -q"),
+        ToolRunning("3"),
         ToolProgress("3", "".join(f"tests/test_{n}.py ok\n" for n in range(9))),
     ),
     "waiting": (

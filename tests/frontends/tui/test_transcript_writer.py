@@ -20,6 +20,7 @@ from ouro.events import (
     TodosChanged,
     ToolFinished,
     ToolProgress,
+    ToolRunning,
     ToolStarted,
     TurnFinished,
     UsageUpdated,
@@ -28,6 +29,7 @@ from ouro.messages import Image, Message, Text, Thinking, ToolCall, Usage, assis
 
 CALL = ToolCall("c", "shell", {})
 STARTED = ToolStarted(CALL, "shell pytest")
+RUNNING = ToolRunning("c")
 
 
 async def lines_of(*events, size=(80, 20)):
@@ -89,7 +91,7 @@ async def test_text_streamed_before_a_retry_is_removed():
 
 async def test_a_call_that_runs_shows_the_end_of_its_output():
     output = "".join(f"{n}\n" for n in range(8))
-    assert await lines_of(STARTED, ToolProgress("c", output[:4]), ToolProgress("c", output[4:])) == [
+    assert await lines_of(STARTED, RUNNING, ToolProgress("c", output[:4]), ToolProgress("c", output[4:])) == [
         "  ⠋ shell pytest",
         "    … 3 lines before · Ctrl+O",
         *(f"    {n}" for n in range(3, 8)),
@@ -106,7 +108,15 @@ async def test_finished_call_shows_success_or_failure_by_its_sign(failed, sign):
 async def test_call_waiting_for_approval_is_marked():
     asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
     assert await lines_of(STARTED, asked) == ["  ? shell pytest · waiting for approval"]
-    assert await lines_of(STARTED, asked, QuestionClosed("q")) == ["  ⠋ shell pytest"]
+    assert await lines_of(STARTED, asked, QuestionClosed("q"), RUNNING) == ["  ⠋ shell pytest"]
+
+
+async def test_call_behind_the_question_of_another_does_not_look_as_if_it_ran():
+    other = ToolStarted(ToolCall("d", "shell", {}), "git push --force")
+    asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
+    waiting = "  · git push --force · waiting"
+    assert await lines_of(STARTED, other, asked) == ["  ? shell pytest · waiting for approval", waiting]
+    assert await lines_of(STARTED, other, asked, QuestionClosed("q"), RUNNING) == ["  ⠋ shell pytest", waiting]
 
 
 @pytest.mark.parametrize("state", ["thinking", "answering"])

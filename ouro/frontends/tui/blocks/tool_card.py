@@ -127,10 +127,13 @@ def _todos(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
         yield from indent(lines, (f"{todo.mark} ", style), ("  ", style), decoration=False)
 
 
-State = Literal["running", "waiting", "done", "failed", "stopped"]
-_SIGNS = {"waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
-_WORDS = {"waiting": "waiting for approval", "stopped": "stopped"}
-_COLORS = {"running": "accent", "waiting": "warning", "done": "success", "failed": "error", "stopped": "warning"}
+State = Literal["pending", "running", "waiting", "done", "failed", "stopped"]
+_SIGNS = {"pending": "·", "waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
+_WORDS = {"pending": "waiting", "waiting": "waiting for approval", "stopped": "stopped"}
+_COLORS = {
+    "pending": "muted", "running": "accent", "waiting": "warning", "done": "success", "failed": "error",
+    "stopped": "warning",
+}  # fmt: skip
 MAX_OUTPUT = 64_000
 _INSIDE = MARGIN * 2
 
@@ -147,7 +150,7 @@ class ToolCard(TranscriptBlock):
         self._key = key
         self._since = clock()
         self._seconds: float | None = None
-        self._state: State = "running"
+        self._state: State = "pending"
         self._output = ""
         self._figures = ""
         self._activity = ""
@@ -157,23 +160,23 @@ class ToolCard(TranscriptBlock):
         self._output = (self._output + text)[-MAX_OUTPUT:]
         self.invalidate()
 
-    def set_waiting(self, is_waiting: bool) -> None:
+    def set_state(self, state: State) -> None:
         if self._seconds is None:
-            self._state = "waiting" if is_waiting else "running"
+            self._state = state
             self.invalidate()
 
     def rename(self, title: str) -> None:
         self._title = tidy(title)
         self.invalidate()
 
-    def note(self, figures: str, activity: str, *, is_waiting: bool) -> None:
+    def note(self, figures: str, activity: str, state: State) -> None:
         """Show what a running call has used in its first line, and what it does below."""
         if self._seconds is None:
             if activity not in ("", self._activity):
                 self._activity = activity
                 self.append(f"{activity}\n")
             self._figures = figures
-            self.set_waiting(is_waiting)
+            self.set_state(state)
 
     def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
         """Show the result. `seconds` None: the time since the card was created."""
