@@ -207,11 +207,14 @@ class Compactor(msgspec.Struct, eq=False):
             is_same = model.name == self.models()[0].spec.name
             room = self._room(model.window, trigger) if is_same else model.window
             await summariser.run(self.memory.context(), self._size(trigger), room)
-            summariser.text = await review(summariser.text)
+            fitting = await self._summary_record(plan, trigger, focus, summariser)
+            written = summariser.text
+            summariser.text = await review(written) if fitting else written
             if not summariser.text.strip():
                 emit(Notice("Nothing was compacted: the summary was discarded."))
                 return False
-            record = await self._summary_record(plan, trigger, focus, summariser)
+            is_edited = summariser.text != written
+            record = await self._summary_record(plan, trigger, focus, summariser) if is_edited else fitting
         finally:
             if record is None:
                 self.memory.note_cost("compaction", summariser.model, summariser.usage)

@@ -223,6 +223,18 @@ async def test_summary_is_reviewed_before_it_applies(repository):
     await session.close()
 
 
+async def test_summary_that_would_save_nothing_is_not_offered(repository):
+    session, _ = await opened(repository, "Fine.", "Yes.", "Long. " * 4_000)
+    await say(session, "Never push.")
+    await say(session, "Sure?")
+    shown = []
+    before = session.transcript.context()
+    seen = [event async for event in session.window.compact("", shown.append)]
+    assert (shown, session.transcript.context()) == ([], before)
+    assert "would not have made the request smaller" in str(seen)
+    await session.close()
+
+
 async def test_probe_reports_facts_lost_by_the_summary(repository):
     questions = [
         {"question": "Which port?", "answer": "Port 8443"},
