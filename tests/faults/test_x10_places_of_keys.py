@@ -90,6 +90,13 @@ def test_x10_write_rule_for_a_folder_does_not_cover_key_files(keys, mode, tool, 
         "cat {}/*",
         "cd {} && rg api_key",
         "cd {}; grep -rn api_key",
+        "git grep --no-index api_key {}",
+        "git diff {} src",
+        "cd {} && git grep api_key",
+        "git -C {} grep --no-index api_key",
+        "ag api_key {}",
+        "mv {} x",
+        "mv -t x {}",
     ],
 )
 @pytest.mark.parametrize("folder", ["~", "~/.ouro"])
@@ -98,7 +105,7 @@ def test_x10_a_shell_line_that_reads_all_of_a_folder_with_keys_is_asked(keys, mo
     permissions = Permissions(keys, mode, allow=["read(~/**)"])
     assert isinstance(permissions.decide("shell", Effect.RUN, [line.format(folder)]), Ask)
     harmless = permissions.decide("shell", Effect.RUN, [line.format("~/notes")])
-    assert isinstance(harmless, Allow) or line.startswith(("cp", "tar"))
+    assert isinstance(harmless, Allow) or line.startswith(("cp", "tar", "ag", "mv"))
 
 
 @pytest.mark.parametrize(

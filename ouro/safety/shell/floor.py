@@ -51,6 +51,7 @@ _MACHINE = re.compile(
     r"mkfs(\..*)?|mke2fs|wipefs|fdisk|sfdisk|parted|mkswap|blkdiscard|diskutil|mount|umount|losetup|cryptsetup|shutdown"
     r"|reboot|halt|poweroff|init|telinit|systemctl|service|launchctl|crontab|at|iptables|nft|ufw|insmod|modprobe|sysctl|kexec"
 )
+_SEARCHERS = names("rg ag ack ugrep tar zip 7z 7za 7zz rsync")
 _FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
 
@@ -93,12 +94,11 @@ def _check_opened(path: Path, is_written: bool, command: Command | None, places:
     is_shared_memory = str(path).startswith("/dev/shm/")  # noqa: S108 - a workspace may be there
     if command is None and is_device and not (is_shared_memory and places.workspace.is_inside(path)):
         return f"it opens the device {path}"
-    if command is not None and command.program == "git":
-        return ""
-    if is_written and (reason := places.workspace.protection(path)):
+    is_git = command is not None and command.program == "git"
+    if is_written and not is_git and (reason := places.workspace.protection(path)):
         return f"it writes to {places.workspace.shown(path)}: {reason}"
     is_searched = command is not None and places.is_above_keys(path) and reads_all_below(command)
-    is_reached = is_searched or places.holds_keys(path)
+    is_reached = is_searched or (not is_git and places.holds_keys(path))
     return f"it reaches {places.workspace.shown(path)}, which holds keys" if is_reached else ""
 
 
@@ -149,7 +149,12 @@ def _check_removal(command: Command, places: Places) -> str:
         lost = places.lost and any(not word.text.startswith(("/", "~")) for word in targets)
         return f"{verb} files in a folder that is not known" if lost else ""
     if name == "mv":
-        return next((f"moves {whole}" for word in targets[:-1] if (whole := places.whole(word.text))), "")
+        found = read_options(words, rows()["mv"])
+        moved = found.operands if found.has("t", "target-directory") else found.operands[:-1]
+        if whole := next(filter(None, (places.whole(word.text) for word in moved)), ""):
+            return f"moves {whole}"
+        above = (word.text for word in moved if any(map(places.is_above_keys, places.named(word.text))))
+        return next((f"moves {text}, which holds keys" for text in above), "")
     if name in ("find", "gfind") and any(word.text == "-delete" for word in words):
         tests = r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)"
         is_limited = any(re.match(tests, word.text) for word in words)
@@ -178,8 +183,10 @@ def _check_target(word: Word, places: Places) -> str:
 
 
 def reads_all_below(command: Command) -> bool:
-    if command.program in ("rg", "tar", "zip", "rsync") or any(word.under for word in command.arguments):
+    if command.program in _SEARCHERS or any(word.under for word in command.arguments):
         return True
+    if command.program == "git":  # also outside of a repository, as with --no-index
+        return any(word.text in ("grep", "diff") for word in git_words(command.arguments)[0][:1])
     is_optional = command.program in ("grep", "egrep", "fgrep", "cp", "scp")
     return is_optional and read_options(command.arguments, UNKNOWN).has("r", "R", "a", "recursive", "archive")
 

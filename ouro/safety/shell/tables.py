@@ -178,8 +178,10 @@ SCRIPTS = {
         ("test", "["),
         re.compile(r"-(e|f|d|r|w|x|s|L|h|z|n|b|c|p|S|a|o|eq|ne|lt|le|gt|ge|nt|ot|ef|\d+|)|(?!-).*", re.DOTALL),
     ),
-    # p d q = and s///, after addresses; no w, r, e, and no s///e.
-    "sed": re.compile(rf"(\s*({_ADDRESS}(\s*,\s*(\+?\d+|{_ADDRESS}))?)?\s*!?\s*([pdq=]|{_S})\s*(;|\Z))+"),
+    # p d q = and s///, after addresses, and a, i and c with the rest as text; no w, r, e, and no s///e.
+    "sed": re.compile(
+        rf"(\s*({_ADDRESS}(\s*,\s*(\+?\d+|{_ADDRESS}))?)?\s*!?\s*([pdq=]|{_S}|[aic]([^\n\\]|\\[^\n])*+\Z)\s*(;|\Z))+"
+    ),
     # Only calls of these functions; no file, pipe or program.
     **dict.fromkeys(("awk", "gawk", "mawk"), _AWK),
     "jq": re.compile(
