@@ -29,7 +29,7 @@ from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import ALL_AROUND_FROM_HEIGHT, BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT
 from ouro.frontends.tui.widgets.transcript import TranscriptView
-from ouro.utils.text import clean, escaped, plural
+from ouro.utils.text import clean, escaped, one_line, plural
 
 _ROWS_AROUND = ((BOX_FROM_HEIGHT, 0), (HEADER_FROM_HEIGHT, 1), (ALL_AROUND_FROM_HEIGHT, 5), (ROOMY_FROM_HEIGHT, 8))
 """For terminals lower than the first number: the lines around a question, including its frame."""
@@ -44,6 +44,7 @@ class QuestionPanel(Vertical, can_focus=True):
 
     GRACE = 0.5
     """Seconds without a key, after the question is drawn, until keys answer it."""
+    FIELD_KEYS = "Enter sends · Esc back"
 
     @dataclass
     class Answered(Message):
@@ -173,7 +174,7 @@ class QuestionPanel(Vertical, can_focus=True):
         """Show the keys that scroll: below the choices, or on low terminals beside the title."""
         for keys in self.query(".question--keys").results(Static):  # there are none if it was just answered
             hints = [f"{self._page_keys}: {hint}"] if hint else []
-            shown = "Enter sends · Esc back" if self.field.has_focus else self._keys
+            shown = self.FIELD_KEYS if self.field.has_focus else self._keys
             keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
         for size in self.query(".question--size").results(Static):
             shown = f"{self._page_down}: {hint}" if hint and is_low else self._amount
@@ -205,6 +206,8 @@ class ChoiceList(Widget):
     COMPONENT_CLASSES = {"options--marked", "options--detail"}  # noqa: RUF012 (Textual's own form)
     place: reactive[int] = reactive(0)
     ticked: reactive[frozenset[int]] = reactive(frozenset())
+    comment: reactive[str] = reactive("", layout=True)
+    """What the marked choice tells the agent."""
 
     class Picked(Message):
         """A click on a choice, which is marked now."""
@@ -246,7 +249,8 @@ class ChoiceList(Widget):
             marked = number == self.place
             sign = f"{'❯' if marked else ' '} {number + 1} {box}"
             style = marked_style if marked else Style()
-            folded = fold([(clean(label).replace("\n", " "), style)], width - len(sign))
+            told = f", and tell the agent: {self.comment}" if marked and self.comment else ""
+            folded = fold([(clean(f"{label}{told}").replace("\n", " "), style)], width - len(sign))
             lines = [Text(sign if part is folded[0] else " " * len(sign)).append(part.text, style) for part in folded]
             rest = clean(detail)
             if not detail:
@@ -284,6 +288,8 @@ _BLANKS = re.compile(" {24,}")
 
 
 class PermissionPanel(QuestionPanel):
+    FIELD_KEYS = "↑↓ Enter sends · Esc back"
+
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
         details = {"always": f"saves the rule  {escaped(asked.rule)}", "session": "yes, until you exit"}
         lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in asked.choices]
@@ -296,7 +302,7 @@ class PermissionPanel(QuestionPanel):
             body,
             Static(escaped(asked.reason), classes="question--why", markup=False),
             options=ChoiceList(lines),
-            hint="comment for the agent, with the marked answer",
+            hint="comment for the agent",
             keys=f"↑↓ Enter · {keymap.shown('comment')} adds a comment · Esc interrupts",
         )
         self._amount = amount
@@ -307,6 +313,13 @@ class PermissionPanel(QuestionPanel):
             return partial(self.choose, [*self._asked.choices].index(action))
         act = super().answer_of(key, action, character)
         return (lambda: None) if act is None and action else act  # the key of a choice that is not offered
+
+    def _fit(self) -> None:
+        self.options.comment = (one_line(self.field.value, 60) or "…") if self.field.display else ""
+        super()._fit()
+
+    def on_input_changed(self) -> None:
+        self._fit()
 
     def choose(self, number: int) -> None:
         permit = Permit(self._asked.choices[number], self.field.value.strip())

@@ -81,6 +81,28 @@ async def test_escape_closes_an_empty_comment_and_keeps_a_begun_one():
         await until(pilot, lambda: session.answers == [("q1", Permit("no", "x"))])
 
 
+async def test_marked_answer_says_what_enter_does_with_the_comment():
+    session = FakeSession([[ToolStarted(CALL, "git push"), permission()]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        panel = pilot.app.conversation.questions.panel
+
+        def choices():
+            return [line for line in panel.options.render().plain.split("\n") if "tell the agent" in line]
+
+        assert choices() == []
+        await pilot.press("tab")
+        await until(pilot, lambda: choices() == ["❯ 1 yes (y), and tell the agent: …"])
+        await pilot.press(*"not")
+        await until(pilot, lambda: choices() == ["❯ 1 yes (y), and tell the agent: not"])
+        await pilot.press("down", "down")
+        await until(pilot, lambda: choices() == ["❯ 3 no (n), and tell the agent: not"])
+        await pilot.press("enter")
+        await until(pilot, lambda: session.answers == [("q1", Permit("no", "not"))])
+
+
 async def test_ctrl_d_at_a_question_quits_on_empty_input_only():
     session = FakeSession([[ToolStarted(CALL, "git push"), permission()]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
@@ -276,8 +298,7 @@ async def test_hidden_choices_are_indicated_above_and_below():
         await pilot.resize_terminal(20, 8)
         await until(pilot, lambda: "Allow?  shell" in screen_text(pilot.app))
         await pilot.resize_terminal(40, 12)
-        await until(pilot, lambda: "4 session" in screen_text(pilot.app))
-        assert not {"↑", "↓", "↕"} & set(screen_text(pilot.app))
+        await until(pilot, lambda: "4 session" in (text := screen_text(pilot.app)) and not {"↑", "↓", "↕"} & set(text))
 
 
 async def test_question_has_its_choices_even_before_the_layout(monkeypatch):
@@ -378,7 +399,7 @@ async def test_question_keys_are_shown_completely_when_the_text_scrolls():
             await asked(pilot)
             await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
             await pilot.press("tab")
-            await until(pilot, lambda: "41 lines · Enter sends · Esc back" in screen_text(pilot.app))
+            await until(pilot, lambda: "41 lines · ↑↓ Enter sends · Esc back" in screen_text(pilot.app))
             await pilot.press("escape")
             await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
             await pilot.press("y")
