@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import MemoryUnusable, UsageError
+from ouro.errors import MemoryUnusable, SessionError, UsageError
 from ouro.memory.long_term.git.process import import_stream, last_line, remote_failure, without_password
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.utils.files import write_private
@@ -33,6 +33,8 @@ _OUTRUN = ("fetch first", "non-fast-forward", "cannot lock ref")
 _SEALED = "sealed"
 """The record of which remote is sealed: if such a remote is not sealed any more, nothing is sent to it."""
 _KEY, _NONCE = 32, 12
+_MAX_READ = 1 << 30
+"""Maximum bytes of the records, or the outputs, of a session."""
 _MAX_BLOB = 256 << 20
 """Maximum bytes of an unpacked blob: a small blob of a hostile remote could unpack to any size."""
 
@@ -83,9 +85,14 @@ class SessionRemote:
         return found
 
     def read(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
-        """Path -> decrypted content. Raises UsageError if another program changed one."""
-        ids = self.repository.objects(list(blobs.values()))
-        return {path: self.unseal(path, data) for path, (_, data) in zip(blobs, ids, strict=True)}
+        """Path -> decrypted content. Raises UsageError if another program changed one, SessionError: too large."""
+        ids = list(blobs.values())
+        if sum(self.repository.sizes(ids)) > _MAX_READ:
+            raise SessionError(
+                f"{next(iter(blobs))} of the remote, and what belongs to it, has over {_MAX_READ >> 20} MB."
+            )
+        found = self.repository.objects(ids)
+        return {path: self.unseal(path, data) for path, (_, data) in zip(blobs, found, strict=True)}
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> str:
         """Commit sealed blobs (None: remove one) on top of the tip; the branch here does not move yet."""

@@ -41,6 +41,7 @@ from ouro.memory.sessions.session_folders import (
     write_output,
 )
 from ouro.utils.git import Git, GitError, find_root
+from ouro.utils.json_types import dictionary
 from ouro.utils.log import log
 from ouro.utils.text import byte_size, plural
 
@@ -254,7 +255,7 @@ class SessionSync:
         reported = session.parent or session.id
         try:
             take()
-        except (SessionError, BadRecordError, OSError, ValueError) as error:
+        except (SessionError, BadRecordError, OSError, ValueError, RecursionError) as error:
             log.warning("sync of session %s: %s", session.id, error)
             self._skipped[session.id] = reported
         else:
@@ -326,7 +327,7 @@ class SessionSync:
     def _header(self, other: _Theirs) -> SessionHeader:
         """The header for this machine: with the folder of the same repository here, else with the original folder."""
         [data] = self._remote.read(other.header).values()
-        about = json.loads(data)
+        about = dictionary(json.loads(data))
         address, inside = str(about.pop("repository", "")), str(about.pop("inside", "."))
         header = header_from(about)
         if header.id != other.id:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -307,3 +309,66 @@ async def test_s21_sealed_remote_without_its_check_is_reported(machines, remote,
     git(tmp_path / "clone", "push", "-q")
     with pytest.raises(UsageError, match="`format` of the remote cannot be opened"):
         two.sync()
+
+
+FORGED = {
+    "above": '"created_at": "../../../x"',
+    "beside": '"created_at": "../two/ab/"',
+    "words": '"created_at": "yesterday"',
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+async def test_s21_forged_date_of_a_session_names_no_folder_elsewhere(machines, remote, tmp_path, forged):
+    one, two = machines
+    session = await one.start("first")
+    one.sync()
+    new = "11111111-1111-4111-8111-111111111111"
+    forge(remote, tmp_path, session, new, lambda header: re.sub(r'"created_at": "[^"]*"', forged, header))
+
+    report = two.sync()
+
+    assert (report.received, report.skipped) == ((session,), (new,))
+    assert not [path for path in tmp_path.parent.rglob("*11111111*") if "clone" not in path.parts]
+
+
+HEADERS = {"list": "[]", "text": '"a"', "deep": '{"x": ' * 100_000, "nothing": "null"}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+async def test_s21_malformed_header_skips_only_its_session(machines, remote, tmp_path, header):
+    one, two = machines
+    session = await one.start("first")
+    one.sync()
+    new = "11111111-1111-4111-8111-111111111111"
+    forge(remote, tmp_path, session, new, lambda _: header)
+
+    report = two.sync()
+
+    assert (report.received, report.skipped) == ((session,), (new,))
+
+
+async def test_s21_packed_zeros_of_a_remote_are_not_unpacked(machines, remote, tmp_path, monkeypatch):
+    monkeypatch.setattr("ouro.memory.session_remote._MAX_READ", 1 << 20)
+    one, two = machines
+    session = await one.start("first")
+    one.sync()
+    new = "11111111-1111-4111-8111-111111111111"
+    forge(remote, tmp_path, session, new, str, {f"chunks/{n:06d}-0123456789abcdef": bytes(1 << 19) for n in range(3)})
+
+    report = two.sync()
+
+    assert (report.received, report.skipped) == ((session,), (new,))
+
+
+def forge(remote, folder, session, new, change, more=()):
+    """Push a session `new` that is a copy of another one, with a changed header and more files."""
+    git(folder, "clone", "-q", "-b", "ouro-sessions", str(remote), "clone")
+    old, place = folder / f"clone/s/{session}", folder / f"clone/s/{new}"
+    shutil.copytree(old, place)
+    (place / "header").write_text(change((old / "header").read_text().replace(session, new)))
+    for name, data in dict(more).items():
+        (place / name).write_bytes(data)
+    git(folder / "clone", "add", "-A")
+    git(folder / "clone", "commit", "-qm", "x")
+    git(folder / "clone", "push", "-q")

@@ -267,7 +267,7 @@ _FOLDER = b"040000"
 """The mode of a folder in a tree."""
 _MAX_FOLDERS = 100
 _MAX_TOTAL_BYTES = 64 << 20
-"""The unpacked size; a pack may be a thousand times smaller."""
+"""The unpacked size."""
 
 
 class SyncFailed(LongTermMemoryError):
@@ -376,9 +376,7 @@ def _demand_names(names: Collection[str]) -> None:
 
 
 def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
-    given = "".join(f"{blob}\n" for blob in blobs).encode()
-    listed = store.repository.git("cat-file", "--batch-check", given=given).decode().splitlines() if blobs else []
-    sizes = [int(line.split()[-1]) for line in listed]
+    sizes = store.repository.sizes(blobs)
     if sizes and max(sizes) > MAX_FILE_BYTES:
         raise SyncFailed(
             f"A file of the other machine has {max(sizes):,} bytes; a memory file may have {MAX_FILE_BYTES:,}.",

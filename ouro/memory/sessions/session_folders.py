@@ -45,6 +45,7 @@ _MAKING = 60.0
 _SWEPT, _SWEPT_OF_TEMPORARY = 1_000, 50
 """Only so many of the newest sessions are swept: earlier starts swept the others. A day may have a thousand."""
 _ID = late_pattern(r"[0-9A-Za-z-]{1,64}")
+_DAY = late_pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 MAX_RECORD = 32 << 20
 HEADER_WITHIN = 1 << 20
 _REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file and keeps the rest."
@@ -160,6 +161,8 @@ class SessionFolders:
 
     def _free(self, header: SessionHeader) -> Path:
         day = header.created_at[:10]
+        if not _DAY.fullmatch(day):  # a header of a remote could name a folder elsewhere
+            raise SaveFailed(f"Session {header.id[:8]} has no valid date: {header.created_at[:40]!r}.")
         for name in (f"{day}_{header.id[:8]}", f"{day}_{header.id}"):
             folder = self.root / name
             if not os.path.lexists(folder / FILE_NAME):

@@ -188,6 +188,12 @@ class GitRepository:
             at = end + 2 + int(about[2])
             yield about[1].decode(), answer[end + 1 : at - 1]
 
+    def sizes(self, ids: Sequence[str]) -> list[int]:
+        """The unpacked size of each object: a pack may be a thousand times smaller."""
+        given = "".join(f"{name}\n" for name in ids).encode()
+        answer = self.git("cat-file", "--batch-check=%(objectsize)", given=given).decode() if ids else ""
+        return list(map(int, answer.split()))
+
     def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
         """Blob -> its content; raises MemoryUnusable if one cannot be read or was forged."""
         found = dict(zip(ids, (content for _, content in self.objects(ids)), strict=True))
