@@ -64,6 +64,8 @@ class MessageTree:
         """The branch of `items`; None if they have changed since."""
         self._before_next = 0 if is_whole else _UNKNOWN
         """With an empty branch, the number before the next item. That item may not be loaded."""
+        self.unloaded: set[int] = set()
+        """The numbers that a rewind named while they were not loaded: no other item may get one of them."""
 
     @property
     def current(self) -> CurrentBranch:
@@ -160,6 +162,8 @@ class MessageTree:
         """Continue after that number, on any branch (0: from the start); if it is not loaded, the branch is empty."""
         path, since = self._path(number, self._places)
         self._before_next = since
+        if since > 0 and since not in self._nodes:
+            self.unloaded.add(since)
         kept = self._places[since] + 1 if since in self._places else 0
         for item in self.items[kept:]:
             self._places.pop(item.number, None)

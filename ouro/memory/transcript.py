@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -244,12 +244,12 @@ class Transcript(MessageTree):
         self.last_at = max(self.last_at, record.at)
         match record:
             case MessageRecord():
-                self.append(self._numbered(record))
+                self.append(self._numbered(record, self.unloaded))
                 self.call_ids.update(call.id for call in record.message.tool_calls)
                 self.undone.clear()
                 self.usage += record.message.usage or Usage()
             case CompactionRecord():
-                self.append(self._numbered(record))
+                self.append(self._numbered(record, self.unloaded))
                 self.usage = record.spent or self.usage + (record.usage or Usage())
                 # Its totals are used if the earlier records are not loaded.
                 self.title = self.title or record.title
@@ -257,7 +257,7 @@ class Transcript(MessageTree):
                 self.pins |= frozenset(record.pins)
                 self.captured = self.captured or record.captured
             case DropRecord():
-                self.append(self._numbered(record))
+                self.append(self._numbered(record, self.unloaded))
             case RewindRecord():
                 self._take_rewind(record)
             case TitleRecord(title):
@@ -286,10 +286,12 @@ class Transcript(MessageTree):
     def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[MessageRecord, ...]:
         """Prepend older records of the branch; returns their messages."""
         items: list[NumberedRecord] = []
+        numbers: set[int] = set()
         for record in records:
             match record:
                 case MessageRecord() | CompactionRecord() | DropRecord():
-                    items.append(self._numbered(record))
+                    items.append(self._numbered(record, numbers))
+                    numbers.add(items[-1].number)
                 case ModelRecord() | RewindRecord() if items or is_whole:
                     self._marks.setdefault(items[-1].number if items else 0, []).append(_Mark(record))
                 case RecalledRecord(message):
@@ -324,9 +326,9 @@ class Transcript(MessageTree):
         if left:  # after a rewind to the start nothing is left
             self._marks.setdefault(target, []).append(_Mark(record, left))
 
-    def _numbered(self, record: NumberedRecord) -> NumberedRecord:
+    def _numbered(self, record: NumberedRecord, used: Collection[int]) -> NumberedRecord:
         number = record.number
-        if number <= 0 or number in self:
+        if number <= 0 or number in self or number in used:
             number = self.next_number
         self.next_number = max(self.next_number, number + 1)
         self._highest = max(self._highest, number)

@@ -265,6 +265,25 @@ def test_is_complete_tells_whether_all_sent_messages_are_loaded(transcript, is_c
     assert transcript.is_complete is is_complete
 
 
+def test_number_of_an_unloaded_message_is_used_once():
+    transcript = fold(prompt(5), RewindRecord(2, ""), prompt(2), prompt(4), is_whole=False)
+    assert [(each.number, each.message.text) for each in transcript.entries] == [(6, "m2"), (4, "m4")]
+    transcript.take(RewindRecord(5, ""))
+    assert [[entry.number for entry in each.entries] for each in transcript.branches] == [[6, 4]]
+
+    transcript.prepend([prompt(1), prompt(2)], is_whole=True)
+    assert [each.number for each in transcript.entries] == [1, 2, 5]
+    assert [(each.since, [entry.number for entry in each.entries]) for each in transcript.branches] == [(2, [6, 4])]
+
+
+def test_number_that_occurs_twice_among_older_messages_is_used_once():
+    transcript = fold(prompt(3), is_whole=False)
+    transcript.prepend([prompt(1), prompt(2), prompt(2)], is_whole=True)
+    assert [(each.number, each.message.text) for each in transcript.entries] == [
+        (1, "m1"), (2, "m2"), (4, "m2"), (3, "m3"),
+    ]  # fmt: skip
+
+
 def test_open_call_gets_a_result_for_readers():
     asked = MessageRecord(1, "", assistant("", ToolCall("c", "shell", {})))
     transcript = fold(asked, prompt(2), compaction(3, (0, 0), summary=""))
