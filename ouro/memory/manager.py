@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.errors import SessionLost
+from ouro.errors import SaveFailed, SessionLost
 from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
@@ -198,15 +198,33 @@ class MemoryManager:
         await self._save()
 
     async def record(self, change: ChangeRecord) -> None:
-        """Append a record that is not a message (a compaction, a rewind, a title …). Raises as `add`."""
+        """Append a record that is not a message (a compaction, a rewind, a title …). Raises as `add`.
+
+        A rewind that is not on disk when this returns changes nothing, and is not saved later.
+        """
         await self.pager.finish_loading()
-        is_known = not isinstance(change, RewindRecord) or self.transcript.is_loaded(change.to)
+        if isinstance(change, RewindRecord):
+            await self._rewind(change)
+            return
         self._take(change)
         await self._save()
         if isinstance(change, CompactionRecord) and change.summary:
             self.pager.release()
-        has_all = not self.pager.is_gapped and self.transcript.is_complete
-        if isinstance(change, RewindRecord) and not (is_known and has_all):
+
+    async def _rewind(self, change: RewindRecord) -> None:
+        async def save_and_take() -> None:
+            self._queue(change)
+            try:
+                await self._write()
+            except SaveFailed:
+                if change in self._unsaved:
+                    self._unsaved.remove(change)
+                    raise
+            self.transcript.take(change)
+
+        is_known = self.transcript.is_loaded(change.to)
+        await asyncio.shield(self._begin(save_and_take))
+        if not is_known or self.pager.is_gapped or not self.transcript.is_complete:
             # The file of a read-only session does not say where it was rewound to: all of it is read.
             self.pager.load_context(self._fold_again, "whole" if self.read_only else "context")
             await self.pager.finish_loading()
@@ -288,6 +306,9 @@ class MemoryManager:
 
     def _take(self, record: Record) -> None:
         self.transcript.take(record)
+        self._queue(record)
+
+    def _queue(self, record: Record) -> None:
         self._unsaved.append(record)
         if self.read_only:
             self._only_here.append(record)

@@ -4,7 +4,7 @@ import pytest
 from fakes.waiting import wait
 
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
-from ouro.memory.backend import CostRecord, MessageRecord
+from ouro.memory.backend import ChangeRecord, CostRecord, MessageRecord, RewindRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -22,6 +22,11 @@ class FullDisk(DictMemoryStore):
         if self.is_full:
             raise SaveFailed("no space left")
         await super().save_message(session_id, record)
+
+    async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
+        if self.is_full:
+            raise SaveFailed("no space left")
+        await super().save_memory(session_id, record)
 
 
 class SlowDisk(DictMemoryStore):
@@ -138,6 +143,25 @@ async def test_closing_saves_unsaved_messages():
     await memory.close()
 
     assert saved_texts(store, memory.session_id) == ["one"]
+
+
+async def test_rewind_that_cannot_be_saved_changes_nothing():
+    store = FullDisk()
+    store.is_full = False
+    memory = start_manager(store)
+    for text in ("one", "two", "three"):
+        await memory.add(user(text))
+    store.is_full = True
+    with pytest.raises(SaveFailed):
+        await memory.record(RewindRecord(1, memory.now()))
+    kept = memory.messages()
+    store.is_full = False
+    await memory.add(user("four"))
+    await memory.close()
+
+    assert kept == (user("one"), user("two"), user("three"))
+    again = await MemoryManager.resume(store, memory.session_id, project="/p")
+    assert again.messages() == memory.messages() == (*kept, user("four"))
 
 
 async def test_started_save_completes_although_its_caller_is_cancelled():
