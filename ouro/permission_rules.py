@@ -57,17 +57,16 @@ def find_rules(session: Session) -> tuple[ListedRule, ...]:
 
 async def permissions(context: SessionContext, mode: str) -> Answer | None:
     """Set the mode; without one show the rules, and let the user choose a mode or a rule to revoke."""
-    chosen: str | None = mode
     if not mode:
         rules = find_rules(context.session)
         context.show([Title("Rules in force"), *_view(rules)] if rules else _view(rules))
         choices = [Choice(name, name, what) for name, what in MODES.items()]
         choices += [Choice("revoke", "revoke a rule", "what it allows is asked again")] if rules else []
-        chosen = await context.front_end.choose("Mode", choices, context.session.status().mode)
-    if chosen == "revoke":
+        mode = await context.choose("Mode", choices, context.session.status().mode) or ""
+    if mode == "revoke":
         return await revoke(context, "")
-    if chosen:
-        set_mode(context.front_end, chosen)
+    if mode:
+        set_mode(context.front_end, mode)
     return None
 
 

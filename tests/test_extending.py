@@ -32,7 +32,7 @@ async def main():
     print("word_count" in [tool.name for tool in model.requests[0].tools])
     await session.close()
     front_end = FakeFrontEnd()
-    print(await dispatch(front_end, "/where"), front_end.lines)
+    print(await dispatch(front_end, "/where"), front_end.shown.pop())
     await dispatch(front_end, "/help where")
     print(front_end.shown)
 
@@ -88,6 +88,6 @@ def test_the_tool_and_the_command_of_the_page_work(extended_package, tmp_path):
     assert done.stdout.splitlines() == [
         "4 words",
         "True",
-        "True [('info', '/project')]",
+        "True `/project`",
         "['`/where` Show the folder of this session.']",
     ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from argparse import Action as ArgparseAction
 from argparse import ArgumentTypeError
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from ouro.commands.render import CommandText, TextLine, View, line
+from ouro.commands.render import CommandText, View, line
 from ouro.display import Choice
 from ouro.errors import UsageError
 
@@ -28,6 +29,8 @@ class Argument(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     options: Mapping[str, Any]
+    is_text: bool = False
+    """Whether it takes everything after the flags of a slash command, without quoting."""
 
 
 MAX_COUNT = 99_999
@@ -46,6 +49,17 @@ def arg(*names: str, **options: Any) -> Argument:
     return Argument(names, options)
 
 
+def text(name: str, **options: Any) -> Argument:
+    """A text: the rest of a slash command without quoting; on the command line its words, joined. Empty by default."""
+    options = {"nargs": "*", "default": "", "action": _JoinWords, **options}
+    return Argument((name,), options, is_text=True)
+
+
+class _JoinWords(ArgparseAction):
+    def __call__(self, _parser: object, namespace: object, values: Any, _option: str | None = None) -> None:
+        setattr(namespace, self.dest, values if isinstance(values, str) else " ".join(values))
+
+
 class Action(msgspec.Struct, frozen=True):
     """The declaration of a command. Its function is imported when it is first run."""
 
@@ -54,26 +68,23 @@ class Action(msgspec.Struct, frozen=True):
     target: str
     """Module in `ouro.commands` and function: `memory_notes.show`; `ouro.demo.demo` for one in another package."""
     help: str
-    arguments: tuple[Argument, ...] | None = None
-    """The arguments. None: a slash command that takes the FrontEnd, and its argument as text if `argument` is set."""
+    arguments: tuple[Argument, ...] = ()
     examples: tuple[str, ...] = ()
     """Examples, as typed after `/` or `ouro`."""
     place: Literal["session", "shell", "both", "prompt"] = "session"
-    """`prompt`: the function takes the folder and the typed argument, and returns the message for the agent."""
-    argument: str = ""
-    """The argument of the slash command, as shown in help: `[name]`."""
+    """`prompt`: a slash command that takes the folder instead of a context, and returns the message for the agent."""
+    shown_arguments: str = ""
+    """The arguments of the slash command, as shown in help, if they are more than one."""
     aliases: tuple[str, ...] = ()
     """Other names; for a command in both places, those of the slash command."""
     between_turns: bool = False
     """Whether the slash command waits until the agent is idle."""
     has_json: bool = True
     """Whether it takes `--json` on the command line."""
-    takes_text: bool = False
-    """Whether everything after the flags of the slash command is one text, without quoting."""
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function; it takes an ActionContext and the arguments, or a FrontEnd and a text (see `arguments`)."""
+        """The function; it takes an ActionContext and the arguments, and returns an Answer, or None if it shows all."""
         module, _, name = self.target.rpartition(".")
         path = module if module.startswith("ouro.") else f"ouro.commands.{module}"
         function: Callable[..., Any] = getattr(importlib.import_module(path), name)
@@ -82,6 +93,15 @@ class Action(msgspec.Struct, frozen=True):
     @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
+
+    @property
+    def argument(self) -> str:
+        """The arguments of the slash command, as shown in help: `[name]`."""
+        if self.shown_arguments or not self.arguments:
+            return self.shown_arguments
+        options = self.arguments[0].options
+        name = options.get("metavar", self.arguments[0].names[0])
+        return f"[{name}]" if options.get("nargs") in ("?", "*") else f"<{name}>"
 
     @property
     def usage(self) -> str:
@@ -121,7 +141,7 @@ async def confirm(context: ActionContext, question: str, yes: str, *, assume_yes
     return await context.choose(question, [Choice("yes", yes), Choice("no", "No")]) == "yes"
 
 
-def undo_hint(context: ActionContext, *commits: str) -> list[TextLine]:
+def undo_hint(context: ActionContext, *commits: str) -> View:
     """How to undo each commit. In a session, the event of the change shows this."""
     if context.session is not None:
         return []

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from ouro.commands.front_end import FrontEnd
-from ouro.commands.render import code, escape, facts, todo_list
+from ouro.commands.action import Answer
+from ouro.commands.render import Markdown, code, escape, facts, line, todo_list
+from ouro.commands.slash import SessionContext
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Replied
@@ -18,8 +19,8 @@ from ouro.utils.runtime import tilde
 from ouro.utils.text import clean, dollars, one_line, plural
 
 
-async def clear(front_end: FrontEnd) -> None:
-    before = front_end.session
+async def clear(context: SessionContext) -> None:
+    front_end, before = context.front_end, context.session
     was = before.status()
     await front_end.open(OpenRequest())
     session = front_end.session
@@ -34,48 +35,48 @@ async def clear(front_end: FrontEnd) -> None:
     front_end.redraw()
 
 
-async def resume(front_end: FrontEnd, argument: str) -> None:
-    request = OpenRequest(argument) if argument else await front_end.pick_session(front_end.session.session_catalog)
+async def resume(context: SessionContext, session: str) -> None:
+    request = OpenRequest(session) if session else await context.front_end.pick_session(context.catalog)
     if request is not None:
-        await front_end.open(request)
+        await context.front_end.open(request)
 
 
-async def rename(front_end: FrontEnd, argument: str) -> None:
-    title = " ".join(clean(argument).split())
+async def rename(context: SessionContext, title: str) -> Answer:
+    title = " ".join(clean(title).split())
     if title:
-        front_end.session.rename(title)
+        context.session.rename(title)
     else:
-        title = await front_end.session.titles.find()
-    front_end.say(f"This session is now called “{title}”.")
-    front_end.redraw()
+        title = await context.session.titles.find()
+    context.front_end.redraw()
+    return Answer(title, [line(f"This session is now called “{title}”.")])
 
 
-async def exit_(front_end: FrontEnd) -> None:
-    running = [task for task in front_end.session.tasks() if task.is_running and task.outlives_turn]
+async def exit_(context: SessionContext) -> None:
+    running = [task for task in context.session.tasks() if task.is_running and task.outlives_turn]
     if running:
         titles = ", ".join(one_line(task.title)[:40] for task in running[:3])
         choices = [Choice("leave", "end them and leave"), Choice("stay", "stay")]
         title = f"{plural(len(running), 'background task')} still {'runs' if len(running) == 1 else 'run'}: {titles}"
-        if await front_end.choose(title, choices) != "leave":
+        if await context.choose(title, choices) != "leave":
             return
-    front_end.leave()
+    context.front_end.leave()
 
 
-async def copy(front_end: FrontEnd) -> None:
-    answers = [event.message.text for event in front_end.session.scrollback.shown() if isinstance(event, Replied)]
+async def copy(context: SessionContext) -> Answer:
+    answers = [event.message.text for event in context.session.scrollback.shown() if isinstance(event, Replied)]
     last = next((text for text in reversed(answers) if text.strip()), "")
     if not last:
         raise UsageError("There is no answer to copy yet.")
-    how = front_end.copy(last)
-    front_end.say(f"The last answer ({len(last):,} characters): {'copied ' if how.startswith('with') else ''}{how}.")
+    how = context.front_end.copy(last)
+    done = f"{'copied ' if how.startswith('with') else ''}{how}"
+    return Answer(last, [line(f"The last answer ({len(last):,} characters): {done}.")])
 
 
-async def export(front_end: FrontEnd, argument: str) -> None:
+async def export(context: SessionContext, file: str) -> Answer:
     from ouro.commands.export import document, format_of
     from ouro.utils.files import write_document
 
-    session = front_end.session
-    words = argument.split()
+    session, words = context.session, file.split()
     force = "--force" in words
     named = " ".join(word for word in words if word != "--force")
     if (ending := named.removeprefix(".")) in ("", "md", "markdown", "html", "json"):
@@ -84,46 +85,45 @@ async def export(front_end: FrontEnd, argument: str) -> None:
 
     whole = await session.transcript.whole()
     await asyncio.to_thread(lambda: write_document(path, document(whole, format_of(path)), force=force))
-    front_end.say(f"Written to {path}.")
+    return Answer(str(path), [line(f"Written to {path}.")])
 
 
-async def todos(front_end: FrontEnd) -> None:
-    plan = front_end.session.todos
-    front_end.show(todo_list(plan) if plan else "There is no plan at the moment.")
+async def todos(context: SessionContext) -> Answer:
+    plan = context.session.todos
+    return Answer(plan, [Markdown(todo_list(plan) if plan else "There is no plan at the moment.")])
 
 
-async def tasks(front_end: FrontEnd, argument: str) -> None:
-    session = front_end.session
-    action, _, task = argument.partition(" ")
+async def tasks(context: SessionContext, what: str) -> Answer:
+    session = context.session
+    action, _, task = what.partition(" ")
     if action == "kill" and (task := task.strip()):
         await session.kill_task(task)
-        front_end.say(f"Ended {task}.")
-        return
-    if argument:
+        return Answer(task, [line(f"Ended {task}.")])
+    if what:
         raise UsageError("/tasks lists them; /tasks kill ID ends one.")
-    rows = [(task.id, f"{escape(task.title)} — {escape(task.state)}") for task in session.tasks()]
-    front_end.show(facts(*rows) or "No background jobs and no subagents.")
+    running = session.tasks()
+    rows = [(task.id, f"{escape(task.title)} — {escape(task.state)}") for task in running]
+    return Answer(running, [Markdown(facts(*rows) or "No background jobs and no subagents.")])
 
 
-async def agents(front_end: FrontEnd, argument: str) -> None:
-    subagents = front_end.session.subagents
-    if argument:
-        info = await subagents.transcript_of(argument)
+async def agents(context: SessionContext, name: str) -> Answer:
+    subagents = context.session.subagents
+    if name:
+        info = await subagents.transcript_of(name)
         whole = await subagents.store.read_whole(info.id)
-        front_end.show(await asyncio.to_thread(lambda: "\n\n".join(_transcript(whole))))
-        front_end.say(f"{info.title}. The agent can ask it more: tell it what.")
-        return
+        context.show([Markdown(await asyncio.to_thread(lambda: "\n\n".join(_transcript(whole))))])
+        return Answer(info, [line(f"{info.title}. The agent can ask it more: tell it what.")])
     kinds = []
     for spec in subagents.specs.values():
         place = f", {code(tilde(Path(spec.path)))}" if spec.path else ""
         kinds.append((spec.name, f"{escape(spec.description)} — {spec.source}{place}"))
     own = []
     for info in (await subagents.saved()).values():
-        name, _, task = info.title.partition(": ")
+        own_name, _, task = info.title.partition(": ")
         cost = "" if info.cost is None else f", {dollars(info.cost)}"
-        own.append((name, f"{escape(task)} — {plural(info.messages, 'message')}{cost}"))
+        own.append((own_name, f"{escape(task)} — {plural(info.messages, 'message')}{cost}"))
     shown = f"\n\n**Subagents of this session**\n\n{facts(*own)}\n\n{code('/agents ID')} shows one." if own else ""
-    front_end.show(f"**Kinds of subagents**\n\n{facts(*kinds)}{shown}")
+    return Answer({"kinds": kinds, "subagents": own}, [Markdown(f"**Kinds of subagents**\n\n{facts(*kinds)}{shown}")])
 
 
 def _transcript(whole: WholeSession) -> Iterator[str]:

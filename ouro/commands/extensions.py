@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ouro import extensions
 from ouro.commands.action import Answer, confirm
-from ouro.commands.front_end import FrontEnd, review_draft
+from ouro.commands.front_end import review_draft
 from ouro.commands.render import CodeSpan, Title, block, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -94,35 +94,35 @@ async def skills(context: SessionContext, switch: str | None, name: str) -> Answ
     )
 
 
-async def skill(front_end: FrontEnd, argument: str) -> None:
-    verb, _, what = argument.partition(" ")
+async def skill(context: SessionContext, what: str) -> None:
+    verb, _, wish = what.partition(" ")
     if verb != "save":
         raise UsageError("Usage: /skill save [what]. /skills lists the skills.")
-    session = front_end.session
+    session = context.session
     folders = {"user": get_home() / "skills", "project": find_root(session.cwd) / ".ouro" / "skills"}
-    front_end.say("The model writes a draft …")
+    context.say("The model writes a draft …")
     digest = cut_middle("\n".join(_digest_lines(session.transcript.messages())), MAX_DIGEST)
     if not digest:
         raise UsageError("There are no messages yet to make a skill of.")
-    wish = f"\n\nThe user wants the skill to be about: {what.strip()}" if what.strip() else ""
-    asked = [system(INSTRUCTIONS), user(f"<session>\n{digest}\n</session>{wish}")]
+    about = f"\n\nThe user wants the skill to be about: {wish.strip()}" if wish.strip() else ""
+    asked = [system(INSTRUCTIONS), user(f"<session>\n{digest}\n</session>{about}")]
     answer = await ask_and_record(session.model_source.current(), session.transcript, "skill", asked)
     _name, draft = _parse_skill(session, answer)
     draft, chosen = await review_draft(
-        front_end,
+        context.front_end,
         "Save this skill?",
         [Choice(place, f"Save it for {label}", tilde(folders[place])) for place, label in PLACES.items()],
         draft,
         lambda text: block(_parse_skill(session, text)[1], "markdown"),
     )
     if not chosen:
-        front_end.say("The draft was discarded.")
+        context.say("The draft was discarded.")
         return
     name, text = _parse_skill(session, draft)
     path = folders[chosen] / name / "SKILL.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_document(path, [text])
-    front_end.say(f"Saved {tilde(path)}: new sessions use it. Edit it there.")
+    context.say(f"Saved {tilde(path)}: new sessions use it. Edit it there.")
 
 
 def _parse_skill(session: Session, text: str) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from operator import methodcaller
@@ -122,37 +121,36 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
     return Answer([_data(run) for run in runs], view, int(any(run.failure for run in runs)))
 
 
-async def check(context: SessionContext, text: Sequence[str]) -> None:
-    session, said = context.session, " ".join(text)
-    hooks = session.turn.hooks.hooks
-    verb, _, number = said.partition(" ")
+async def check(context: SessionContext, correction: str) -> None:
+    session, hooks = context.session, context.session.turn.hooks.hooks
+    verb, _, number = correction.partition(" ")
     if verb == "remove" and number.isdecimal():
         await asyncio.to_thread(hooks.change_checks, methodcaller("remove", int(number)))
         context.say(f"Check {number} was removed.")
         return
-    if said == "remove":
+    if correction == "remove":
         raise UsageError("Usage: /check remove N. /hooks lists the checks.")
     if verb.startswith("mem_"):
-        said = (await context.memory(lambda memory: long_term.find_entry(memory.editor, said))).text
+        correction = (await context.memory(lambda memory: long_term.find_entry(memory.editor, correction))).text
     context.say("The model writes a draft …")
     calls = (one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300) for call in _last_calls(session))
     shown = "\n".join(calls) or "none"
-    asked = f"The correction: {said}\n\nCalls of the agent, as data:\n<calls>\n{shown}\n</calls>"
+    asked = f"The correction: {correction}\n\nCalls of the agent, as data:\n<calls>\n{shown}\n</calls>"
     reader = "jq" if shutil.which("jq") else "python3 -c"
     messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(asked)]
     answer = await ask_and_record(session.model_source.current(), session.transcript, "check", messages)
-    draft = _text_of(_parse_check(answer, said))
+    draft = _text_of(_parse_check(answer, correction))
     draft, chosen = await review_draft(
         context.front_end,
         "Make this a check?",
         [Choice("project", "Enforce it in this project"), Choice("everywhere", "Enforce it in all projects")],
         draft,
-        lambda text: as_markdown(_draft_view(session, _parse_check(text, said))),
+        lambda text: as_markdown(_draft_view(session, _parse_check(text, correction))),
     )
     if not chosen:
         context.say("The draft was discarded.")
         return
-    add = methodcaller("add", _parse_check(draft, said), chosen == "everywhere")
+    add = methodcaller("add", _parse_check(draft, correction), chosen == "everywhere")
     saved: Check = await asyncio.to_thread(hooks.change_checks, add)
     context.say(f"Check {saved.number} holds from now on. /hooks counts what it refuses; /check remove ends it.")
 

@@ -8,13 +8,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ouro import __version__
+from ouro.commands.action import Answer
 from ouro.commands.builtin import COMMANDS, actions_of, custom_commands, find_command
-from ouro.commands.front_end import FrontEnd, KeySections
-from ouro.commands.render import block, code, escape, facts
+from ouro.commands.front_end import KeySections
+from ouro.commands.render import Markdown, block, code, escape, facts
 from ouro.errors import UsageError
 from ouro.utils.runtime import get_home, get_log_path
 
 if TYPE_CHECKING:
+    from ouro.commands.slash import SessionContext
     from ouro.session import Session
 
 _SECTIONS = {
@@ -49,51 +51,54 @@ def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     return "\n".join((f"| {title} | |", "|---|---|", *(f"| {name} | {what} |" for name, what in cells)))
 
 
-async def show_help(front_end: FrontEnd, argument: str) -> None:
-    word = argument.removeprefix("/")
-    if not argument:
-        front_end.show(help_text(front_end.session, front_end.keys))
-    elif command := find_command(word):
+async def show_help(context: SessionContext, command: str) -> Answer:
+    session, word = context.session, command.removeprefix("/")
+    text = _command_text(session, word) if command else help_text(session, context.front_end.keys)
+    return Answer(text, [Markdown(text)])
+
+
+def _command_text(session: Session, word: str) -> str:
+    if command := find_command(word):
         example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
         aliases = f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
         rows = {f"/{action.name}": escape(action.help) for action in actions_of(command).values()}
         actions = f"\n\n{_table('Actions', rows.items())}" if rows else ""
-        front_end.show(f"{code(command.usage)} {command.help}.{aliases}{example}{actions}")
-    elif custom := next((custom for custom in custom_commands(front_end.session) if word == custom.name), None):
-        front_end.show(f"{code(custom.usage)} {escape(custom.help)}\n\nFrom {code(custom.place)}")
-    else:
+        return f"{code(command.usage)} {command.help}.{aliases}{example}{actions}"
+    custom = next((custom for custom in custom_commands(session) if word == custom.name), None)
+    if custom is None:
         raise UsageError(f"There is no command /{word}. /help lists them all.")
+    return f"{code(custom.usage)} {escape(custom.help)}\n\nFrom {code(custom.place)}"
 
 
-async def status(front_end: FrontEnd) -> None:
-    session, now = front_end.session, front_end.session.status()
+async def status(context: SessionContext) -> Answer:
+    session, now = context.session, context.session.status()
     percent = round(100 * now.context / max(1, now.window))
-    front_end.show(
-        facts(
-            ("Session", f"{code(session.id)} {escape(session.title)}".rstrip()),
-            ("Folder", code(str(session.cwd))),
-            ("Branch", code(now.branch) if now.branch else ""),
-            ("Model", code(now.model)),
-            ("Thinking", now.effort),
-            ("Mode", now.mode),
-            ("Context", f"{now.context:,} of {now.window:,} tokens ({percent} %)"),
-            ("Last recall", session.memory.last_recalled),
-            ("ouro", f"{__version__}, files in {code(str(get_home()))}"),
-        )
+    shown = facts(
+        ("Session", f"{code(session.id)} {escape(session.title)}".rstrip()),
+        ("Folder", code(str(session.cwd))),
+        ("Branch", code(now.branch) if now.branch else ""),
+        ("Model", code(now.model)),
+        ("Thinking", now.effort),
+        ("Mode", now.mode),
+        ("Context", f"{now.context:,} of {now.window:,} tokens ({percent} %)"),
+        ("Last recall", session.memory.last_recalled),
+        ("ouro", f"{__version__}, files in {code(str(get_home()))}"),
     )
+    return Answer(now, [Markdown(shown)])
 
 
-async def theme(front_end: FrontEnd, argument: str) -> None:
-    await front_end.use_theme(argument)
+async def theme(context: SessionContext, name: str) -> None:
+    await context.front_end.use_theme(name)
 
 
-async def feedback(front_end: FrontEnd) -> None:
+async def feedback(context: SessionContext) -> Answer:
     known = (
         f"ouro {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}",
         f"terminal {os.environ.get('TERM_PROGRAM') or os.environ.get('TERM', 'unknown')}",
-        f"model {front_end.session.status().model}",
+        f"model {context.session.status().model}",
     )
-    front_end.show(
+    text = (
         "ouro sends nothing automatically. A report helps most with what you did, what you expected, what came, "
         f"these lines, and the end of {code(str(get_log_path()))}:\n\n{block(chr(10).join(known))}"
     )
+    return Answer(known, [Markdown(text)])

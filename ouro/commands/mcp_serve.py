@@ -81,7 +81,7 @@ class MemoryServer(MCPServer):
     ) -> str:
         """Search notes, core memory and past sessions. Hits say where they are from."""
         with _errors_for_the_client():
-            answer = await memory_notes.search(self._context, [query], max_results)
+            answer = await memory_notes.search(self._context, query, max_results)
         hits = [hit for hit in answer.value if "not approved" not in hit["badges"]]
         texts = [_quoted(number, hit) for number, hit in enumerate(hits, 1)]
         return "\n".join(texts) or "No matches. Try other words."

@@ -89,8 +89,8 @@ async def show(context: ActionContext, entry: str) -> Answer:
     return await context.memory(work)
 
 
-async def search(context: ActionContext, words: Sequence[str], limit: int, **flags: str) -> Answer:
-    text, filters = long_term.filters_in(" ".join(words))
+async def search(context: ActionContext, words: str, limit: int, **flags: str) -> Answer:
+    text, filters = long_term.filters_in(words)
     if not text:
         help_with = ["memory search optimistic locking since:2026-01-01"]
         raise UsageError("Name the words to search for.", commands=help_with)
@@ -151,9 +151,9 @@ async def commands(context: ActionContext) -> Answer:
     return Answer(found, table(rows) or [line("No commands were recorded in this project.")])
 
 
-async def remember(context: ActionContext, text: Sequence[str], scope: Scope | None) -> Answer:
-    words = sys.stdin.read() if list(text) == ["-"] and not context.session else " ".join(text)
-    if scope is None and context.can_ask and list(text) != ["-"]:
+async def remember(context: ActionContext, text: str, scope: Scope | None) -> Answer:
+    words = sys.stdin.read() if text == "-" and not context.session else text
+    if scope is None and context.can_ask and text != "-":
         scope = await _ask_scope(context, words)
     done = await context.memory(lambda memory: long_term.remember_text(memory.editor, words, scope), reports=False)
     entry = done.entry
@@ -376,14 +376,12 @@ def _pending(editor: MemoryEditor) -> list[Proposal]:
     return [proposal for scope in editor.scopes for proposal in scope.proposals()]
 
 
-async def forget(
-    context: ActionContext, text: Sequence[str], pick: str, yes: bool, everywhere: bool, **how: Any
-) -> Answer:
+async def forget(context: ActionContext, text: str, pick: str, yes: bool, everywhere: bool, **how: Any) -> Answer:
     if everywhere:
-        return await _forget_everywhere(context, " ".join(text), yes=yes, **how)
+        return await _forget_everywhere(context, text, yes=yes, **how)
     if any(how.values()):
         raise UsageError("--secret, --backup and --no-backup need --everywhere.")
-    found = await context.memory(lambda memory: long_term.find_to_forget(memory.editor, " ".join(text)))
+    found = await context.memory(lambda memory: long_term.find_to_forget(memory.editor, text))
     if not found and context.session:
         raise UsageError("No matches.", commands=["memory list"])
     chosen = found if yes or not found else await _choose_entries(context, found, pick)

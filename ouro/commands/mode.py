@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ouro.commands.front_end import FrontEnd
+from ouro.commands.slash import SessionContext
 from ouro.errors import UsageError
 from ouro.safety import Mode
 
@@ -14,11 +15,11 @@ MODES: dict[Mode, str] = {
 }
 
 
-async def plan(front_end: FrontEnd, argument: str) -> None:
-    leaves = front_end.session.status().mode == "plan" and not argument
-    set_mode(front_end, "ask" if leaves else "plan")
-    if argument:
-        await front_end.send(argument)
+async def plan(context: SessionContext, task: str) -> None:
+    leaves = context.session.status().mode == "plan" and not task
+    set_mode(context.front_end, "ask" if leaves else "plan")
+    if task:
+        await context.front_end.send(task)
 
 
 def next_mode(mode: Mode) -> Mode:

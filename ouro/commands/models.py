@@ -17,8 +17,8 @@ from ouro.utils.runtime import tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.commands.front_end import FrontEnd
     from ouro.commands.shell import ShellContext
+    from ouro.commands.slash import SessionContext
 
 EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)
 OTHER = "other"
@@ -29,36 +29,37 @@ _UNANSWERED = (
 _WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
 
 
-async def model(front_end: FrontEnd, argument: str) -> None:
-    chosen = argument
-    if not chosen:
-        found = sorted(await front_end.session.models(), key=lambda choice: not choice.usable)
+async def model(context: SessionContext, name: str) -> Answer | None:
+    session = context.session
+    if not name:
+        found = sorted(await session.models(), key=lambda choice: not choice.usable)
         choices = [
             Choice(choice.name, choice.name, "" if choice.usable else choice.reason or "cannot be used")
             for choice in found
         ]
-        chosen = await front_end.choose("Which model?", choices, front_end.session.status().model) or ""
-    if not chosen:
-        return
-    await front_end.session.set_model(chosen)
-    front_end.say(f"Model: {front_end.session.status().model}")
-    front_end.redraw()
+        name = await context.choose("Which model?", choices, session.status().model) or ""
+    if not name:
+        return None
+    await session.set_model(name)
+    context.front_end.redraw()
+    model = session.status().model
+    return Answer(model, [line(f"Model: {model}")])
 
 
-async def think(front_end: FrontEnd, argument: str) -> None:
-    status = front_end.session.status()
-    choices = [Choice(effort, effort) for effort in EFFORTS]
-    chosen = argument or "high"  # raises an error with advice if the model does not think
-    if not argument and status.can_think:
-        chosen = await front_end.choose("How long should the model think?", choices, status.effort) or ""
+async def think(context: SessionContext, effort: str) -> Answer | None:
+    status = context.session.status()
+    choices = [Choice(level, level) for level in EFFORTS]
+    chosen = effort or "high"  # raises an error with advice if the model does not think
+    if not effort and status.can_think:
+        chosen = await context.choose("How long should the model think?", choices, status.effort) or ""
     if not chosen:
-        return
-    effort = next((level for level in EFFORTS if level == chosen), None)
-    if effort is None:
+        return None
+    level = next((level for level in EFFORTS if level == chosen), None)
+    if level is None:
         raise UsageError(f"There is no effort `{chosen}`. There are: {', '.join(EFFORTS)}.")
-    await front_end.session.set_model(effort=effort)
-    front_end.say(f"Thinking: {effort}")
-    front_end.redraw()
+    await context.session.set_model(effort=level)
+    context.front_end.redraw()
+    return Answer(level, [line(f"Thinking: {level}")])
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:

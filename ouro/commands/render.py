@@ -30,6 +30,12 @@ class CommandText(str):
     __slots__ = ()
 
 
+class Markdown(str):
+    """A text that is Markdown already."""
+
+    __slots__ = ()
+
+
 class TextLine(msgspec.Struct, frozen=True):
     spans: tuple[str, ...]
     """Plain text, `CodeSpan` and `CommandText`."""
@@ -57,7 +63,7 @@ class Quote(msgspec.Struct, frozen=True):
     language: str = ""
 
 
-ViewItem = TextLine | Title | RowTable | Quote
+ViewItem = Markdown | TextLine | Title | RowTable | Quote
 View = Sequence[ViewItem]
 
 
@@ -75,6 +81,8 @@ def as_markdown(view: View) -> str:
     parts: list[str] = []
     for item in view:
         match item:
+            case Markdown():
+                parts.append(item)
             case TextLine(spans):
                 parts.append("".join(map(_markdown_span, spans)))
             case Title(text):
@@ -97,6 +105,8 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
     lines: list[str] = []
     for item in view:
         match item:
+            case Markdown():
+                lines.append(item)
             case TextLine(spans):
                 lines.append("".join(_text_span(span, prefix) for span in spans))
             case Title(text):

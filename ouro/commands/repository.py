@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ouro.commands.front_end import FrontEnd
-from ouro.commands.render import block
+from ouro.commands.render import Markdown, Quote
+from ouro.commands.slash import SessionContext
 from ouro.errors import UsageError
 from ouro.utils.git import Git, GitError, find_root
 
@@ -26,25 +26,26 @@ MAX_NEW_FILES = 200
 GIT_SECONDS = 20.0
 
 
-async def init(cwd: Path, argument: str) -> str:
+async def init(cwd: Path, wish: str) -> str:
     path = find_root(cwd) / "AGENTS.md"
     lines = len(path.read_text("utf-8", "replace").splitlines()) if path.is_file() else 0
     task, how = "write `AGENTS.md`", WRITE_AGENTS_MD
     if lines:
         task, how = "improve `AGENTS.md`", IMPROVE_AGENTS_MD.format(lines=lines)
     text = _prompt("init.md").format(task=task, how=how)
-    return f"{text}\n\nMind in particular: {argument}" if argument else text
+    return f"{text}\n\nMind in particular: {wish}" if wish else text
 
 
-async def review(cwd: Path, argument: str) -> str:
-    git, name = Git(cwd, GIT_SECONDS), argument.removeprefix("#")
-    what, how = argument or UNCOMMITTED, "`git status`, `git diff HEAD`, the new files"
+async def review(cwd: Path, what: str) -> str:
+    git, name = Git(cwd, GIT_SECONDS), what.removeprefix("#")
+    how = "`git status`, `git diff HEAD`, the new files"
     if name.isdecimal():
         what, how = f"pull request {name}", f"`gh pr view {name}`, `gh pr diff {name}`"
-    elif argument and not argument.startswith("-"):
-        is_base = await asyncio.to_thread(git.ask, "rev-parse", "--verify", "--quiet", f"{argument}^{{commit}}")
-        how = f"`git diff {argument}...HEAD`" if is_base else "find it first"
-        what = f"what this branch changes since `{argument}`" if is_base else argument
+    elif what and not what.startswith("-"):
+        is_base = await asyncio.to_thread(git.ask, "rev-parse", "--verify", "--quiet", f"{what}^{{commit}}")
+        how = f"`git diff {what}...HEAD`" if is_base else "find it first"
+        what = f"what this branch changes since `{what}`" if is_base else what
+    what = what or UNCOMMITTED
     return _prompt("review.md").format(what=what, how=how)
 
 
@@ -52,20 +53,20 @@ def _prompt(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
-async def diff(front_end: FrontEnd, argument: str) -> None:
+async def diff(context: SessionContext, back: str) -> None:
     """The changes since the last commit; with a number, since before that many messages, with hunk ids for `/undo`."""
-    if argument and not argument.isdigit():
-        raise UsageError(f"`{argument}` is not a number of messages: `/diff 1` shows what the last one changed.")
-    if argument:
-        text, since = await front_end.session.rewind.diff(int(argument)), "then"
+    if back and not back.isdigit():
+        raise UsageError(f"`{back}` is not a number of messages: `/diff 1` shows what the last one changed.")
+    if back:
+        text, since = await context.session.rewind.diff(int(back)), "then"
     else:
-        text, since = await changes(front_end.session.cwd), "the last commit"
+        text, since = await changes(context.cwd), "the last commit"
     if len(text) > MAX_DIFF:
         text = f"{text[:MAX_DIFF]}\n… cut: the diff is too large"
-    front_end.show(block(text, "diff") if text.strip() else f"No changes since {since}.")
-    if argument and text.strip():
-        back = "" if argument == "1" else f" {argument}"
-        front_end.say(f"/undo FILE{back} undoes one file of it, /undo FILE#ID{back} one hunk.")
+    context.show([Quote(text, "diff") if text.strip() else Markdown(f"No changes since {since}.")])
+    if back and text.strip():
+        then = "" if back == "1" else f" {back}"
+        context.say(f"/undo FILE{then} undoes one file of it, /undo FILE#ID{then} one hunk.")
 
 
 async def changes(folder: Path) -> str:

@@ -20,6 +20,7 @@ from ouro.utils.text import byte_size, clean, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
+    from ouro.commands.slash import SessionContext
 
 NOT_LISTED = "Branches that begin before the messages that are sent now are in the session's file, but not listed here."
 _SCOPES: tuple[RewindScope, ...] = ("conversation", "files", "memory")
@@ -27,11 +28,11 @@ LISTED = 20
 """Maximum messages in a printed list; older ones can be named by their number."""
 
 
-async def rewind(front_end: FrontEnd, argument: str) -> None:
-    rewind = front_end.session.rewind
-    if argument:
-        back = int(argument) if argument.isdigit() else 0  # 0 is not allowed
-        await carry_out(front_end, RewindChoice("rewind", await rewind.number_back(back)))
+async def rewind(context: SessionContext, back: str) -> None:
+    front_end, rewind = context.front_end, context.session.rewind
+    if back:
+        number = await rewind.number_back(int(back) if back.isdigit() else 0)  # 0 is refused
+        await carry_out(front_end, RewindChoice("rewind", number))
         return
     while rewind.has_earlier and len(rewind.points()) < LISTED:
         await rewind.load_earlier()
@@ -41,9 +42,9 @@ async def rewind(front_end: FrontEnd, argument: str) -> None:
         await carry_out(front_end, choice)
 
 
-async def undo(front_end: FrontEnd, argument: str) -> None:
+async def undo(context: SessionContext, what: str) -> None:
     """`/undo`, `/undo files memory`, `/undo FILE[#HUNK] [messages back]`."""
-    words, rewind = argument.split(), front_end.session.rewind
+    words, front_end, rewind = what.split(), context.front_end, context.session.rewind
     if not words:
         await rewind.number_back()  # raises if there is none
         if choice := await front_end.choose_rewind(undo=True):
@@ -60,20 +61,20 @@ async def undo(front_end: FrontEnd, argument: str) -> None:
     _show_rewound(front_end, await rewind.undo(scopes), "conversation" in scopes)
 
 
-async def redo(front_end: FrontEnd, argument: str) -> None:
+async def redo(context: SessionContext, what: str) -> None:
     """`/redo`, `/redo files memory`."""
-    words = argument.split()
+    words = what.split()
     if not set(words) <= set(_SCOPES):
         raise UsageError(f"Usage: /redo [{' '.join(_SCOPES)}]")
     choice: RewindChoice | None = RewindChoice("redo", 0, tuple(name for name in _SCOPES if name in words))
-    if not words and (offered := await front_end.session.rewind.can_redo()):
-        choice = await front_end.choose_rewind(redo=offered)
+    if not words and (offered := await context.session.rewind.can_redo()):
+        choice = await context.front_end.choose_rewind(redo=offered)
     if choice:
-        await carry_out(front_end, choice)
+        await carry_out(context.front_end, choice)
 
 
-async def fork(front_end: FrontEnd, argument: str) -> None:
-    await _open_copy(front_end, await front_end.session.rewind.fork(title=argument))
+async def fork(context: SessionContext, title: str) -> None:
+    await _open_copy(context.front_end, await context.session.rewind.fork(title=title))
 
 
 async def list_checkpoints(_context: ShellContext) -> Answer:

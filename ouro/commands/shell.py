@@ -114,7 +114,7 @@ class _ActionsHelp(_Help):
 def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
     parser.description = action.help
     parser.epilog = "\n".join(["example:", *(f"  ouro {example}" for example in action.examples)])
-    for argument in action.arguments or ():
+    for argument in action.arguments:
         parser.add_argument(*argument.names, **argument.options)
     if action.has_json:
         parser.add_argument("--json", action="store_true", help="print JSON")

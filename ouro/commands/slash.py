@@ -77,38 +77,32 @@ async def run_command(front_end: FrontEnd, command: Action, argument: str) -> No
         raise UsageError(f"/{command.name} has no action `{word}`.", f"There are: {', '.join(sorted(actions))}.")
     if command.between_turns and front_end.session.running:
         raise UsageError(f"/{command.name} cannot run while the agent works: interrupt it, or wait.")
-    if command.arguments is not None:
-        context = SessionContext(front_end)
-        answer: Answer | None = await command.function(context, **parse_line(command, argument))
-        if answer is not None:
-            context.show(answer.view)
-    elif command.argument:
-        await command.function(front_end, argument)
-    elif argument:
-        raise UsageError(f"/{command.name} takes no argument.")
-    else:
-        await command.function(front_end)
+    context = SessionContext(front_end)
+    answer: Answer | None = await command.function(context, **parse_line(command, argument))
+    if answer is not None:
+        context.show(answer.view)
 
 
 def parse_line(action: Action, argument: str) -> dict[str, Any]:
     """Parse what was typed after a slash command. Raises UsageError."""
     parser = _LineParser(prog=f"/{action.name}", add_help=False)
-    for declared in action.arguments or ():
+    for declared in action.arguments:
         parser.add_argument(*declared.names, **declared.options)
-    examples = [example for example in action.examples if "--json" not in example]  # these belong to a shell
-    parser.examples = [example.replace("'", "") for example in examples] if action.takes_text else examples
-    return vars(parser.parse_args(_words(action, argument)))
+    parser.examples = [example for example in action.examples if "--json" not in example]  # these belong to a shell
+    if argument and not action.arguments:
+        raise UsageError(f"/{action.name} takes no argument.", commands=parser.examples)
+    if any(declared.is_text for declared in action.arguments):
+        parser.examples = [example.replace("'", "") for example in parser.examples]
+        return vars(parser.parse_args(_flags_and_text(action, argument)))
+    try:
+        return vars(parser.parse_args(shlex.split(argument)))
+    except ValueError as error:
+        raise UsageError(f"`{argument}` cannot be read: {error}.") from error
 
 
-def _words(action: Action, argument: str) -> list[str]:
-    if not action.takes_text:
-        try:
-            return shlex.split(argument)
-        except ValueError as error:
-            raise UsageError(f"`{argument}` cannot be read: {error}.") from error
-    flags = {
-        name: declared.options for declared in action.arguments or () for name in declared.names if name.startswith("-")
-    }
+def _flags_and_text(action: Action, argument: str) -> list[str]:
+    """The words before the text, and the text as one word."""
+    flags = {name: declared.options for declared in action.arguments for name in declared.names if name.startswith("-")}
     words, text = [], argument
     while text.partition(" ")[0] in flags:
         word, _, text = text.partition(" ")
@@ -156,8 +150,8 @@ class SessionContext:
         for item in lines:
             self.front_end.say(as_text([item], "/"), item.level)
 
-    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        return await self.front_end.choose(title, choices)
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        return await self.front_end.choose(title, choices, current)
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
         """One or all of them: a front end lets the user pick only one."""

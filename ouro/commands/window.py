@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ouro.commands.action import places_in
-from ouro.commands.front_end import FrontEnd, review_draft
-from ouro.commands.render import block, escape
+from ouro.commands.action import Answer, places_in
+from ouro.commands.front_end import review_draft
+from ouro.commands.render import Markdown, Quote, block, escape, line
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.session import ContextItem
 from ouro.utils.text import clean, one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.session.context_window import ContextWindow
+    from ouro.commands.slash import SessionContext
+    from ouro.session.context_window import ContextWindow, WindowReport
 
 BAR = 24
 LISTED = 30
 """Maximum length of the lists of messages to pin and of items; other messages can be named by number."""
 
 
-async def compact(front_end: FrontEnd, argument: str) -> None:
-    keep = argument.removeprefix("--probe").strip()
+async def compact(context: SessionContext, probe: bool, keep: str) -> None:
+    front_end = context.front_end
 
     async def review(summary: str) -> str:
         question = "Use this summary instead of the older messages?"
@@ -30,62 +31,63 @@ async def compact(front_end: FrontEnd, argument: str) -> None:
         text, chosen = await review_draft(front_end, question, choices, summary, "**Summary**\n\n{}".format)
         return text if chosen else ""
 
-    await front_end.run(front_end.session.window.compact(keep, review, probe=argument.startswith("--probe")))
+    await front_end.run(context.session.window.compact(keep, review, probe=probe))
 
 
-async def btw(front_end: FrontEnd, argument: str) -> None:
-    if not argument:
-        raise UsageError("What do you want to ask?", commands=["btw which test covers this?"])
-    window = front_end.session.window
-    if front_end.session.running:
-        front_end.say("Asked outside of the conversation. The answer follows, and the turn continues.")
-        answer = await window.ask_aside(argument)
-        front_end.show(f"**/btw {escape(argument)}**\n\n{answer}")
-    else:
-        await front_end.run(window.aside(argument, front_end.show))
+async def btw(context: SessionContext, question: str) -> Answer | None:
+    window = context.session.window
+    if context.session.running:
+        context.say("Asked outside of the conversation. The answer follows, and the turn continues.")
+        answer = await window.ask_aside(question)
+        return Answer(answer, [Markdown(f"**/btw {escape(question)}**\n\n{answer}")])
+    await context.front_end.run(window.aside(question, context.front_end.show))
+    return None
 
 
-async def pin(front_end: FrontEnd, argument: str) -> None:
-    messages = front_end.session.window.pinnable()
+async def pin(context: SessionContext, message: str) -> Answer | None:
+    window = context.session.window
+    messages = window.pinnable()
     if not messages:
         raise UsageError("There are no messages to pin yet.")
-    if argument == "last":
+    if message == "last":
         number = messages[-1].number
-    elif argument.isdecimal():
-        number = int(argument)
-    elif argument:
-        raise UsageError(f"`{clean(argument)}` is not a message number.", "Use /pin to choose one, or `/pin last`.")
+    elif message.isdecimal():
+        number = int(message)
+    elif message:
+        raise UsageError(f"`{clean(message)}` is not a message number.", "Use /pin to choose one, or `/pin last`.")
     else:
         choices = []
-        for message in messages[: -LISTED - 1 : -1]:
-            kind = f"{message.kind} · pinned" if message.is_pinned else message.kind
-            choices.append(Choice(str(message.number), one_line(message.text, 80), kind))
-        chosen = await front_end.choose("Keep which message word for word?", choices)
+        for item in messages[: -LISTED - 1 : -1]:
+            kind = f"{item.kind} · pinned" if item.is_pinned else item.kind
+            choices.append(Choice(str(item.number), one_line(item.text, 80), kind))
+        chosen = await context.choose("Keep which message word for word?", choices)
         if chosen is None:
-            return
+            return None
         number = int(chosen)
-    was_pinned = any(message.is_pinned for message in messages if message.number == number)
-    await front_end.session.window.pin(number, not was_pinned)
-    front_end.say(f"Message {number} is {'no longer pinned' if was_pinned else 'pinned: it stays word for word'}.")
+    was_pinned = any(item.is_pinned for item in messages if item.number == number)
+    await window.pin(number, not was_pinned)
+    state = "no longer pinned" if was_pinned else "pinned: it stays word for word"
+    return Answer(number, [line(f"Message {number} is {state}.")])
 
 
-async def context(front_end: FrontEnd, argument: str) -> None:
-    verb, _, numbers = argument.partition(" ")
-    window = front_end.session.window
+async def show_context(context: SessionContext, what: str) -> Answer | None:
+    verb, _, numbers = what.partition(" ")
+    window = context.session.window
     items = largest_items(window)
-    if argument:
+    if what:
         places = places_in(numbers, len(items))
         if verb not in ("drop", "restore", "pin") or not places:
             raise UsageError("Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"])
-        front_end.say(await change_items(window, [items[place] for place in places], verb))
-        front_end.redraw()
-        return
-    _show_report(front_end)
-    if not await front_end.browse("context") and items:
+        done = await change_items(window, [items[place] for place in places], verb)
+        context.front_end.redraw()
+        return Answer(done, [line(done)])
+    context.show([Markdown(_report_text(window.report()))])
+    if not await context.front_end.browse("context") and items:
         head = "**Largest items**: `/context drop 1 3`, `/context restore 1`, `/context pin 2`"
         rows = [f"{number:>3}. {item_line(item)}" for number, item in enumerate(items[:LISTED], 1)]
-        more = [f"{len(items) - LISTED} smaller items are not listed."] if len(items) > LISTED else []
-        front_end.show("\n\n".join([head, block("\n".join(rows)), *more]))
+        more = [line(f"{len(items) - LISTED} smaller items are not listed.")] if len(items) > LISTED else []
+        context.show([Markdown(head), Quote("\n".join(rows)), *more])
+    return None
 
 
 def largest_items(window: ContextWindow) -> list[ContextItem]:
@@ -114,8 +116,7 @@ async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb
     return f"{done}: {before:,} → {after:,} tokens. The next request is not in the provider's cache from there on."
 
 
-def _show_report(front_end: FrontEnd) -> None:
-    report = front_end.session.window.report()
+def _report_text(report: WindowReport) -> str:
     names = [*(name for name, _ in report.parts), "free"]
     sizes = [*(size for _, size in report.parts), max(0, report.window - report.tokens)]
     width = max(map(len, names))
@@ -135,4 +136,4 @@ def _show_report(front_end: FrontEnd) -> None:
         advice.append(f"Automatic compaction starts at {report.limit:,} tokens; `/compact` does it now.")
     else:
         advice.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
-    front_end.show("\n\n".join([head, block("\n".join(lines)), " ".join(advice)]))
+    return "\n\n".join([head, block("\n".join(lines)), " ".join(advice)])
