@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.front_end import review_draft
-from ouro.commands.render import CodeSpan, Quote, Title, View, ViewItem, as_markdown, line, table
+from ouro.commands.render import CodeSpan, Quote, Title, View, as_markdown, line, table
 from ouro.display import Choice
 from ouro.errors import ConfigError, ToolError, UsageError
 from ouro.extensions import EVENTS, Check, HookRun, forbids, names_elsewhere, tool_data
@@ -84,7 +84,7 @@ async def hooks(context: ActionContext) -> Answer:
             "event": hook.event, "matcher": hook.matcher, "command": hook.command, "url": hook.url,
             "timeout_seconds": hook.seconds, "file": hook.place, "runs": len(results), "refused": refused, "check": own,
         })  # fmt: skip
-    view: list[ViewItem] = table(rows) or [line(NONE)]
+    view: View = table(rows) or [line(NONE)]
     if runs:
         view += [Title("Last runs"), *table(map(_run_row, runs[-SHOWN_RUNS:]))]
     return Answer(data, view)
@@ -116,7 +116,7 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         runs = tuple(runner.runs)[before:]
     if not runs:
         return Answer([], [line(f"No hook runs at {event}{f' of {tool}' if 'tool' in event else ''}.")], 1)
-    view: list[ViewItem] = [item for run in runs for item in _run_details(run)]
+    view: View = [item for run in runs for item in _run_details(run)]
     view.append(line(f"Together: {outcome.verdict or 'nothing decided'}. {outcome.reason}".strip()))
     return Answer([_data(run) for run in runs], view, int(any(run.failure for run in runs)))
 
@@ -180,7 +180,7 @@ def _text_of(check: Check) -> str:
 
 
 def _draft_view(session: Session, check: Check) -> View:
-    view: list[ViewItem] = [line(f"From: {check.text}"), Quote(_text_of(check))]
+    view: View = [line(f"From: {check.text}"), Quote(_text_of(check))]
     calls = _last_calls(session)
     refused = [title for call in calls if (title := _refused_title(session, check.rule, call))] if check.rule else []
     if refused:

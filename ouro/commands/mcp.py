@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ouro import mcp
 from ouro.commands.action import ActionContext, Answer, confirm
-from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
+from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, line, table
 from ouro.display import Choice
 from ouro.errors import ToolError, UsageError
 from ouro.settings import McpServerSettings
@@ -200,7 +200,7 @@ def _describe_server(context: ActionContext, server: mcp.McpServer) -> Answer:
     head = f"{server.name}: {_state(context, server)}, {_where(server.settings)}"
     protocol = f"protocol {listing.protocol}" if listing.protocol else ""
     about = ", ".join(filter(None, (one_line(listing.version, 60), protocol)))
-    view: list[ViewItem] = [Title(head)]
+    view: View = [Title(head)]
     instructions = f"It says: {one_line(listing.instructions, 400)}" if listing.instructions else ""
     view += [line(text) for text in (about, server.problem, instructions) if text]
     view += table(rows)

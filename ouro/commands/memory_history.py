@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm, undo_hint
 from ouro.commands.memory_transfer import diff_with_agent
-from ouro.commands.render import (
-    CodeSpan,
-    CommandText,
-    Quote,
-    TextLine,
-    Title,
-    View,
-    ViewItem,
-    changed_lines,
-    columns,
-    line,
-    table,
-)
+from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, changed_lines, columns, line, table
 from ouro.display import Choice
 from ouro.errors import SessionNotFound, UsageError
 from ouro.memory import long_term
@@ -65,7 +53,7 @@ async def diff(context: ActionContext, commits: Sequence[str], since: str, agent
         return [memory.timeline.changes(commits[0] if commits else "last")]
 
     found = await context.memory(work)
-    view: list[ViewItem] = []
+    view: View = []
     for change in found:
         rows = []
         for hunk in change.hunks:
@@ -159,7 +147,7 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
     found = await context.memory(lambda memory: memory.timeline.as_of(date, file))
     if not found:
         return Answer(found, [line(f"{file or 'Memory'} did not exist yet: {date}.", level="error")], 1)
-    view: list[ViewItem] = []
+    view: View = []
     for scope in dict.fromkeys(old.scope for old in found):
         own = [old for old in found if old.scope == scope]
         commit = own[0].commit
@@ -180,7 +168,7 @@ async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
     catalog = context.catalog
     found = await catalog.turn(source.session, source.turn, source.message)
     at, title = local_time(found.at), found.title or found.session_id[:8]
-    view: list[ViewItem] = [line(f"Turn {found.turn} (message {found.number}) of ", CodeSpan(title), f", {at}")]
+    view: View = [line(f"Turn {found.turn} (message {found.number}) of ", CodeSpan(title), f", {at}")]
     if found.is_left:
         view.append(line("It is on a branch that a rewind left.", level="warning"))
     view += [line(f"{'You' if role == 'user' else 'ouro'}: {one_line(text, _MAX_WORDS)}") for role, text in found.words]
@@ -254,7 +242,7 @@ def _diff_quote(rows: Sequence[str]) -> Quote:
     return Quote("\n".join([*rows[:_MAX_LINES], f"… {more} more lines"] if more > 0 else rows), "diff")
 
 
-def _conflict_lines(hunks: Sequence[DiffHunk]) -> list[TextLine]:
+def _conflict_lines(hunks: Sequence[DiffHunk]) -> View:
     """The hunks that an undo does not change."""
     names = ", ".join(f"{hunk.number} ({hunk.name})" for hunk in hunks)
     return [line(f"Not undone, because its lines changed since: hunk {names}.", level="warning")] if hunks else []

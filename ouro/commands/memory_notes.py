@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from ouro.commands import action
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, places_in, undo_hint
 from ouro.commands.hooks import checks_of
-from ouro.commands.render import CodeSpan, CommandText, Quote, TextLine, Title, View, ViewItem, line, table
+from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
@@ -48,7 +48,7 @@ async def browse(context: SessionContext) -> Answer | None:
 
 async def files(context: ActionContext) -> Answer:
     def work(memory: MemoryAccess) -> Answer:
-        value, view = [], list[ViewItem]()
+        value, view = [], View()
         for scope in memory.editor.scopes:
             texts = [(f"{name}.md", memory.editor.text(scope.scope, f"{name}.md")) for name in scope.store.core]
             counts = [(name, sum(bool(row.strip()) for row in text.splitlines())) for name, text in texts if text]
@@ -104,7 +104,7 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
         except UsageError:  # memory is off, so only sessions are searched
             untrusted = frozenset()
         found = await asyncio.to_thread(long_term.with_badges, index, hits, find_root(context.cwd), untrusted)
-    value, view = [], list[ViewItem]()
+    value, view = [], View()
     for hit, marks in found:
         source, opening = long_term.source_of(hit), long_term.opening_of(hit, in_session=context.session is not None)
         value.append({**asdict(hit), "badges": marks, "source": source, "open": opening})
@@ -131,7 +131,7 @@ async def stats(context: ActionContext) -> Answer:
         ("Used most often", {note: int(used[note]) for note in found.recalled if used.get(note, 0) >= 1}),
     )
     rows = ((title, ", ".join(f"{name} {count:,}" for name, count in counts.items())) for title, counts in groups)
-    view: list[ViewItem] = [*table((f"{title}:", counts) for title, counts in rows if counts)]
+    view: View = [*table((f"{title}:", counts) for title, counts in rows if counts)]
     if found.last_recalled:
         view.append(line(f"Last recalled: {local_time(found.last_recalled)}"))
     rest = f"{found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted"
@@ -195,7 +195,7 @@ async def receipt(context: SessionContext) -> Answer:
     manager = context.manager
     await manager.settled()
     found = manager.receipt()
-    view: list[ViewItem] = [Title(f"What memory put into the prompt: {core_total(found)}")]
+    view: View = [Title(f"What memory put into the prompt: {core_total(found)}")]
     for scope, file in dict.fromkeys((row.scope, row.file) for row in found.lines):
         rows = [
             (row.state, f"{row.tokens} tokens", " ".join(row.text.lstrip("-*#+ ").split()) or "the file", row.reason)
@@ -249,7 +249,7 @@ def _pending_view(found: Sequence[Proposal]) -> View:
 def _details_view(found: long_term.EntryDetails) -> View:
     entry = found.entry
     source = " · ".join(filter(None, (entry.scope, entry.category, long_term.describe_source(entry))))
-    view: list[ViewItem] = [line(CodeSpan(entry.id), " · ", source), line(tilde(Path(found.path)))]
+    view: View = [line(CodeSpan(entry.id), " · ", source), line(tilde(Path(found.path)))]
     if found.stale:
         view.append(line(f"May be out of date: {', '.join(found.stale)} changed since.", level="warning"))
     view.append(Quote(entry.text, "markdown"))
@@ -305,7 +305,7 @@ def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, on
     found = [(scope, name, editor.text(scope, name)) for scope, name in places]
     shown = [file for file in found if file[2]] or found
     value = [{"scope": scope, "name": name, "text": text} for scope, name, text in shown]
-    view: list[ViewItem] = []
+    view: View = []
     for scope, name, text in shown:
         path = tilde(Path(editor.scope(scope).store.folder, name))
         title = [] if only_text else [Title(path)]
@@ -480,7 +480,7 @@ async def _text_to_forget(context: ActionContext, words: str, *, secret: bool) -
     return await context.ask("Text to forget (not shown)", secret=True)
 
 
-def _not_searched(found: long_term.ForgetReport) -> list[TextLine]:
+def _not_searched(found: long_term.ForgetReport) -> View:
     return [line(f"NOT SEARCHED: {place}", level="warning") for place in found.unsearched]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from ouro import llm
 from ouro.commands.action import Answer
-from ouro.commands.render import ViewItem, line, table
+from ouro.commands.render import View, line, table
 from ouro.display import Choice
 from ouro.errors import NoModelError, UsageError
 from ouro.utils.runtime import tilde
@@ -75,7 +75,7 @@ async def models(context: ShellContext, setup: bool) -> Answer:
         default = catalog.resolve(context.folder.settings.model or catalog.default())
     except NoModelError:
         default = ""
-    view: list[ViewItem] = [line(notice) for notice in catalog.notices]
+    view: View = [line(notice) for notice in catalog.notices]
     data: list[dict[str, Any]] = []
     usable, unusable = list[tuple[str, ...]](), list[tuple[str, ...]]()
     for choice in catalog.choices():

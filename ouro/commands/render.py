@@ -64,14 +64,14 @@ class Quote(msgspec.Struct, frozen=True):
 
 
 ViewItem = Markdown | TextLine | Title | RowTable | Quote
-View = Sequence[ViewItem]
+View = list[ViewItem]
 
 
-def line(*spans: str, level: Level = "info") -> TextLine:
+def line(*spans: str, level: Level = "info") -> ViewItem:
     return TextLine(spans, level)
 
 
-def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> list[ViewItem]:
+def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> View:
     found = tuple(tuple(row) for row in rows)
     return [RowTable(found, is_numbered)] if found else []
 

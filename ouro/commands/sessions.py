@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from ouro.commands.action import Answer, confirm
 from ouro.commands.export import date_and_time, document, format_of
-from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, print_document, table
+from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, line, print_document, table
 from ouro.display import Choice
 from ouro.errors import SessionError, SessionInUse, UsageError
 from ouro.importers.builder import PROGRAM_NAMES, Program
@@ -70,7 +70,7 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("cost", dollars(info.cost)),
         ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
     ]
-    view: list[ViewItem] = [*table(row for row in rows if row[1]), *(line(f"! {notice}") for notice in excerpt.notices)]
+    view: View = [*table(row for row in rows if row[1]), *(line(f"! {notice}") for notice in excerpt.notices)]
     answers = [text for role, text in excerpt.last if role == "assistant"]
     for title, text in (
         ("summary:", excerpt.summary),
