@@ -34,8 +34,9 @@ class OutputCapture:
 
     def __init__(self, folder: Path, mask: Callable[[str], str] | None = None) -> None:
         self.total = 0
-        """Bytes printed so far; `lines`: ended lines."""
+        """Bytes printed so far."""
         self.lines = 0
+        """Lines ended so far."""
         self.file: Path | None = None
         """The file with the whole output (up to MAX_SPOOLED bytes); None if there is no file yet."""
         self.unsaved = ""
