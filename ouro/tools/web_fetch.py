@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import re
+import resource
 import socket
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Awaitable, Callable
@@ -32,6 +36,8 @@ _MAX_BYTES = 5_000_000
 _MAX_REDIRECTS = 5
 _MAX_PDF_PAGES = 50
 _TIMEOUT = 30.0
+_MAX_READING = 20.0
+"""Seconds for the conversion to text: an ordinary page of 5 MB takes 5."""
 _CONNECT_TIMEOUT = 10.0
 _KEPT_SECONDS = 900.0
 _KEPT_PAGES = 8
@@ -104,7 +110,7 @@ class WebFetch(Tool[WebFetchArgs]):
         for _ in range(_MAX_REDIRECTS):
             kind, data, target = await self._request(url)
             if not target:
-                return await asyncio.to_thread(_page_of, url, kind, data)
+                return await _page_of(url, kind, data)
             url = urljoin(url, target)
             if urlsplit(url).hostname != asked:  # the user has allowed only one host
                 raise ToolError(f"The page has moved to {one_line(url)}. Call web_fetch with that address to read it.")
@@ -203,26 +209,63 @@ async def _body(response: httpx.Response, host: str) -> bytes:
     return data
 
 
-def _page_of(url: str, content_type: str, data: bytes) -> WebPage:
-    """Data as text or as an image. Raises ToolError: it is neither."""
+async def _page_of(url: str, content_type: str, data: bytes) -> WebPage:
+    """Data as text or as an image. Raises ToolError: it is neither, or takes too long.
+
+    Text is read in a separate process: 1 MB of `<!--` keeps the parser busy for an hour, and a thread cannot be ended.
+    """
+    if picture_type(data[:16]):
+        image, size = await asyncio.to_thread(picture, one_line(url, 80), data)
+        return WebPage(url, f"An image, {size}.", content_type.partition(";")[0] or "image", (image,))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-c", "from ouro.tools.web_fetch import read_stdin; read_stdin()", url, content_type),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(_MAX_READING):
+            answer, _ = await process.communicate(data)
+    except TimeoutError:
+        answer = b""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if not answer:
+        raise ToolError(f"{one_line(url)} is too complex to be read. To save it use `curl -o` in the shell.")
+    text, kind = json.loads(answer)
+    if not kind:
+        raise ToolError(text)
+    return WebPage(url, text, kind)
+
+
+def read_stdin() -> None:
+    """Read a page from stdin and print its text and kind as JSON; the error and an empty kind. For `_page_of`."""
+    url, content_type = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(_MAX_READING),) * 2)  # if ouro is killed meanwhile
+    try:
+        found = _text_of(url, content_type, sys.stdin.buffer.read())
+    except ToolError as error:
+        found = str(error), ""
+    sys.stdout.write(json.dumps(found))
+
+
+def _text_of(url: str, content_type: str, data: bytes) -> tuple[str, str]:
+    """The text of a page, and its kind. Raises ToolError: it is not text."""
     kind, _, rest = content_type.lower().partition(";")
     kind = kind.strip()
-    if picture_type(data[:16]):
-        image, size = picture(one_line(url, 80), data)
-        return WebPage(url, f"An image, {size}.", kind or "image", (image,))
     if data.startswith(b"%PDF-"):
         pages, total = pdf_pages(url, data, 1, _MAX_PDF_PAGES)
-        return WebPage(url, clean("\n\n".join(pages)), f"PDF, {total} pages, at most {_MAX_PDF_PAGES} are read")
+        return clean("\n\n".join(pages)), f"PDF, {total} pages, at most {_MAX_PDF_PAGES} are read"
     if kind and not _TEXT.match(kind) and kind != "application/xhtml+xml":
         raise ToolError(f"{one_line(url)} is {one_line(kind, 60)}, not text. To save it use `curl -o` in the shell.")
     named = re.search(r"charset=\"?([\w-]+)", rest) or re.search(rb"<meta[^>]+charset=[\"']?([\w-]+)", data[:2048])
     encoding = named[1] if named else "utf-8"
     try:
         text = data.decode(encoding if isinstance(encoding, str) else encoding.decode(), "replace")
-    except LookupError:
+    except (LookupError, ValueError):  # not every codec of Python can replace
         text = data.decode("utf-8", "replace")
     is_html = "html" in kind or (not kind and re.match(r"\s*<(?:!doctype html|html)", text, re.IGNORECASE))
-    return WebPage(url, clean(_markdown(url, text) if is_html else text), kind or "text")
+    return clean(_markdown(url, text) if is_html else text), kind or "text"
 
 
 def _markdown(url: str, html: str) -> str:

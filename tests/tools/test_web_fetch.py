@@ -213,3 +213,20 @@ class TestPermission:
     def test_encoded_data_in_the_address_asks_despite_allow_rules(self, decide):
         assert isinstance(decide(f"https://docs.example/?q={'QUJD' * 20}", allow=["web_fetch"]), Ask)
         assert decide(f"https://docs.example/{'a-long-title-' * 20}/{'0f' * 20}", allow=["web_fetch"]) == Allow()
+
+
+BOMBS = {"comments": b"<!--", "tags": b"<a ", "cdata": b"<![CDATA["}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+async def test_x1_a_page_that_keeps_the_parser_busy_is_given_up(site, bomb, monkeypatch):
+    monkeypatch.setattr("ouro.tools.web_fetch._MAX_READING", 1.5)
+    url = site.add("/bomb.html", bomb * 300_000)
+    with pytest.raises(ToolError, match="too complex to be read"):
+        await fetch(url)
+
+
+@pytest.mark.parametrize("charset", ["punycode", "idna", "rot13", "unicode_escape", "nothing"])
+async def test_a_charset_of_python_is_no_way_to_stop_a_page(site, charset):
+    url = site.add("/a.txt", b"plain \\ud800", kind=f"text/plain; charset={charset}")
+    assert "pl" in (await fetch(url)).text
