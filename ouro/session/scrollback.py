@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from ouro.agent.compactor import compaction_event
-from ouro.display import Display, Plain
+from ouro.display import CommandOutput, Display, Plain
 from ouro.errors import UsageError
 from ouro.events import (
     Event,
@@ -24,9 +25,11 @@ from ouro.events import (
 from ouro.memory.backend import CompactionRecord, DropRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import ShownItem
-from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
+from ouro.messages import SHELL_NOTE, Image, Message, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.text import plural
 
+_STATUS = re.compile(r"\n\[(exit code (\d+)|ended by signal \d+), [^\n]*\](?:\n[^\n]*)?\Z")
+"""The last line of a command's output, possibly with a remark below."""
 PAGE = 100
 """Messages that are read when the user scrolls to the top."""
 
@@ -103,7 +106,12 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
 
 
 def _is_prompt(message: Message) -> bool:
-    return message.role == "user" and bool(message.text or message.parts_of(Image))
+    """Whether the user wrote it to the agent; the output of a shell line of the user is shown in another form."""
+    return message.role == "user" and bool(message.text or message.parts_of(Image)) and not _is_shell_line(message)
+
+
+def _is_shell_line(message: Message) -> bool:
+    return message.role == "user" and message.text.startswith(SHELL_NOTE)
 
 
 def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Iterator[Event]:
@@ -111,7 +119,8 @@ def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Ite
     for item in items:
         match item:
             case MessageRecord():
-                yield from _message_events(item.message, title)
+                is_line = _is_shell_line(item.message)
+                yield from _line_events(item) if is_line else _message_events(item.message, title)
             case CompactionRecord():
                 yield compaction_event(item)
             case DropRecord(items=dropped, restored=restored, tokens=(before, after)):
@@ -126,6 +135,20 @@ def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Ite
                 yield Notice(f"Model: {model}")
             case RewindRecord():
                 yield Notice("Rewound to here. What followed is kept: /rewind lists it.")
+
+
+def _line_events(item: MessageRecord) -> Iterator[Event]:
+    """A shell line of the user, as when it ran."""
+    line, _, printed = item.message.text.removeprefix(SHELL_NOTE).partition("\n")
+    found = _STATUS.search(printed)
+    output, status, code = (printed[: found.start()], found[1], found[2]) if found else (printed, "", None)
+    output = "" if output == "(no output)" else output
+    has_failed, lines = bool(status) and code != "0", output.count("\n") + 1
+    summary = ", ".join(filter(None, [status if has_failed else "", plural(lines, "line") if lines > 1 else ""]))
+    display = Display(summary, CommandOutput(line, output, None if code is None else int(code)))
+    call = ToolCall(f"own_{item.number}", "shell", {"command": line})
+    yield ToolStarted(call, line)
+    yield ToolFinished(call.id, call.name, display, has_failed, 0.0)
 
 
 def _message_events(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Event]:

@@ -7,7 +7,7 @@ from fakes.transcript_app import TranscriptApp
 from fakes.turns import say
 
 from ouro.assemble import Options, open_session
-from ouro.events import Compacted, NotesRecalled, Notice, Prompted, Titled
+from ouro.events import Compacted, NotesRecalled, Notice, Prompted, Titled, ToolFinished, ToolStarted
 from ouro.frontends.plain.printer import Printer
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.messages import Usage
@@ -51,6 +51,26 @@ async def test_compaction_receipt_is_shown_again_on_resume(repository):
     assert marks(again) == [told]
     places = [type(event) for event in again.scrollback.shown() if isinstance(event, Compacted | Prompted)]
     assert places == [Prompted, Prompted, Compacted, Prompted]
+    await again.close()
+
+
+async def test_shell_line_of_the_user_is_shown_again_as_when_it_ran(repository):
+    session = await opened(repository, "I see.")
+    lines = ("printf 'a\\n[b]\\n'", "true", "echo out; exit 3", "kill -9 $$")
+    ran = [event for line in lines async for event in session.run_shell(line, share=True)]
+    await say(session, "What was that?")
+    await session.close()
+
+    again = await opened(repository, resume="latest")
+    shown = list(again.scrollback.shown())
+    assert [event.text for event in shown if isinstance(event, Prompted)] == ["What was that?"]
+    results = [
+        [(event.display, event.failed) for event in events if isinstance(event, ToolFinished)]
+        for events in (ran, shown)
+    ]
+    assert results[0] == results[1]
+    assert [event.title for event in shown if isinstance(event, ToolStarted)] == list(lines)
+    assert [text for _, text in again.scrollback.last_prompts(9)] == ["What was that?"]
     await again.close()
 
 

@@ -131,7 +131,9 @@ class Repl(TurnObserver):
         self._turn_questions.close()
         self._ring(seconds)
         if outcome == "interrupted" and (queued := len(self.turns.waiting)):
-            self._printer.say(f"{plural(queued, 'message')} queued. Up edits them; the next message sends them.")
+            newest, all_of_them = ("it", "it") if queued == 1 else ("the newest", "them")
+            left = f"{plural(queued, 'message')} queued. Up edits {newest}; the next message sends {all_of_them}."
+            self._printer.say(left)
         self.redraw()
 
     def queue_changed(self) -> None:

@@ -138,7 +138,7 @@ def test_typed_text_steers_a_turn_and_ctrl_c_interrupts(terminal):
     screen.wait_for("1 queued")
     screen.type("\x03")
     screen.wait_for("Interrupted.")
-    screen.wait_for("queued. Up edits them")
+    screen.wait_for("1 message queued. Up edits it; the next message sends it.")
     screen.type("\x1b[A and the docs\r")
     screen.wait_for("mind the tests and the docs")
     screen.type("\x03")

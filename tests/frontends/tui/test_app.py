@@ -164,6 +164,8 @@ async def test_one_mark_shares_a_shell_line_and_two_keep_it_private():
         await opened(pilot)
         await type_text(pilot, "!ls -l")
         assert pilot.app.conversation.box.has_class("-shell")
+        sign = pilot.app.conversation.box.query_one("#prompt-sign").content
+        assert f"{sign}{pilot.app.conversation.prompt.text}" == "❯ !ls -l"
         await pilot.press("enter")
         await type_text(pilot, "!!env")
         await pilot.press("enter")

@@ -385,8 +385,7 @@ class PromptBox(Horizontal):
 
     def __init__(self, prompt: PromptArea) -> None:
         self._prompt = prompt
-        self._sign = Static("❯ ", id="prompt-sign", markup=False)
-        super().__init__(self._sign, prompt, id="prompt-box")
+        super().__init__(Static("❯ ", id="prompt-sign", markup=False), prompt, id="prompt-box")
         self._began = 0.0
         self._waits_for_answer = False
         self._timer: Timer | None = None
@@ -398,9 +397,7 @@ class PromptBox(Horizontal):
 
     def on_text_area_changed(self) -> None:
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)  # Textual scrolls before the text has grown
-        shell = self._prompt.text.startswith("!")
-        self.set_class(shell, "-shell")
-        self._sign.update("! " if shell else "❯ ")
+        self.set_class(self._prompt.text.startswith("!"), "-shell")
 
     def work_begins(self) -> None:
         self._began = time.monotonic()
