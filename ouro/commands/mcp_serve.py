@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError
@@ -15,7 +15,7 @@ from ouro import __version__
 from ouro.commands import memory_notes
 from ouro.commands.action import MemoryAccess
 from ouro.commands.render import as_text
-from ouro.errors import OuroError
+from ouro.errors import OuroError, UsageError
 from ouro.memory import long_term
 from ouro.utils.text import clean, one_line
 
@@ -69,9 +69,11 @@ class MemoryServer(MCPServer):
             notes = long_term.note_entries(editor)
             return [*core, *((note.id, one_line(note.text, 100)) for note in notes)]
 
+        found, hidden = await self._context.memory(work), await self._unapproved()
         return [
             ListedResource(uri=f"memory://{name}", name=name, description=title, mime_type="text/markdown")
-            for name, title in await self._context.memory(work)
+            for name, title in found
+            if name not in hidden
         ]
 
     async def memory_search(
@@ -93,7 +95,23 @@ class MemoryServer(MCPServer):
         """Read a note with its history, a core file, or, with an empty entry, all of core memory."""
         with _errors_for_the_client():
             answer = await memory_notes.show(self._context, entry)
+            names = _names_in(answer.value)
+            hidden = names & await self._unapproved()  # after the text was read: it may change meanwhile
+            if hidden and entry:
+                raise UsageError(f"{entry} has a change that is not approved yet.", "The user approves it in ouro.")
+            if hidden:
+                shown = {name: await memory_notes.show(self._context, name) for name in sorted(names - hidden)}
+                return clean("\n\n".join(f"{name}\n{as_text(file.view)}" for name, file in shown.items()))
         return clean(as_text(answer.view))
+
+    async def _unapproved(self) -> set[str]:
+        """The core files, and the ids of the notes, with a change that the user has not approved."""
+
+        def work(memory: MemoryAccess) -> set[str]:
+            core = {f"{scope.scope}/{name}" for scope in memory.editor.scopes for name in scope.untrusted}
+            return core | {note.id for note in long_term.note_entries(memory.editor) if "unconfirmed" in note.badges}
+
+        return await self._context.memory(work)
 
     async def memory_remember(
         self,
@@ -123,6 +141,15 @@ def _errors_for_the_client() -> Iterator[None]:
         yield
     except OuroError as error:
         raise ResourceError(error.text("ouro ")) from error  # the SDK accepts it for tools too
+
+
+def _names_in(found: Any) -> set[str]:
+    """The core files, and the ids of the notes, that `memory_notes.show` shows."""
+    if isinstance(found, long_term.EntryDetails):
+        entries = (found.entry, *found.chain)
+        named = {name for entry in entries for name in (entry.id, f"{entry.scope}/{entry.file}")}
+        return named | {link.note_id for link in found.links}
+    return {f"{file['scope']}/{file['name']}" for file in (found if isinstance(found, list) else [found])}
 
 
 def _quoted(number: int, hit: dict[str, object]) -> str:
