@@ -167,20 +167,36 @@ def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
     flags = SimpleNamespace(**_DEFAULTS)
     if not given:
         return flags
+    _refuse_misspelt_command(given)
     parser = _parser()
     found, unknown = parser.parse_known_args(given, flags)
     if unknown:
-        from difflib import get_close_matches
-
         words = (word.partition("=")[0] for word in unknown)
         here = ", ".join(f"{word} is {_ELSEWHERE[word]}" for word in words if word in _ELSEWHERE)
         hint = f". Here {here}." if here else ""
-        if near := get_close_matches(given[0], GROUPS, 1):
-            hint += f". Did you mean `ouro {near[0]}`?"
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return found
 
 
+def _refuse_misspelt_command(given: Sequence[str]) -> None:
+    """Raise UsageError for `memroy`, `memroy list` and `"memroy list"`; `"model the domain"` is a message."""
+    from difflib import get_close_matches
+
+    word, _, action = given[0].partition(" ")
+    near = get_close_matches(word, GROUPS, 1, MIN_LIKENESS) if word.isalpha() else []
+    if not near:
+        return
+    from ouro.commands.builtin import ACTIONS
+    from ouro.errors import UsageError
+
+    if not action or any(f"{near[0]} {action}" in known.names for known in ACTIONS):
+        message = " ".join(word for word in given if not word.startswith("-"))
+        hint = f'To send it as a message: ouro -- "{message}"'
+        raise UsageError(f"There is no command `{word}`. Did you mean `ouro {near[0]}`?", hint)
+
+
+MIN_LIKENESS = 0.8
+"""Of a misspelt command to a command: `memroy` has .83, `configure` .80, `continue` to `config` .57."""
 _ELSEWHERE = {
     "--output-format": "--output", "--input-format": "--input", "--json-schema": "--schema",
     "--permission-mode": "--mode", "--approval-mode": "--mode", "--dangerously-skip-permissions": "--mode auto",

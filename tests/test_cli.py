@@ -92,9 +92,26 @@ def test_mistyped_word_error_has_two_lines_with_a_suggestion(capsys):
     message, hint = capsys.readouterr().err.splitlines()
     assert message == "ouro: `ouro memory` has no action `lst`."
     assert hint.startswith("There are: files, list, show, ")
-    with pytest.raises(SystemExit):
-        main(["sesions", "list"])
-    assert capsys.readouterr().err.endswith("unrecognized arguments: list. Did you mean `ouro sessions`?\n")
+
+
+@pytest.mark.parametrize("line", [["sesions", "list"], ["sesions"], ["sesions list"], ["sesions", "--plain"]])
+def test_misspelt_command_is_no_message(line, capsys):
+    assert main(line) == 2
+    message, hint = capsys.readouterr().err.splitlines()
+    assert message == "ouro: There is no command `sesions`. Did you mean `ouro sessions`?"
+    assert hint == f'To send it as a message: ouro -- "{" ".join(line).removesuffix(" --plain")}"'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "memory leak in api.py", "model the domain", "session list is slow", "hook it up", "continue", "commit",
+        "hello", "help", "complete", "compile", "fix", "test", "review", "models?", "map", "hi",
+    ],
+)  # fmt: skip
+def test_first_message_that_looks_like_a_command_stays_a_message(message):
+    assert _flags([message]).message == _flags(["--", message]).message == message
+    assert _flags(["--", "sesions"]).message == "sesions"
 
 
 def test_action_alias_is_listed_once(capsys):
