@@ -108,14 +108,9 @@ ANTHROPIC_EVENTS = fields(
 
 
 def written_and_read(record) -> ReadRecord:
-    images: list[bytes] = []
-
-    def keep(image: Image) -> str:
-        images.append(image.data)
-        return f"{len(images) - 1}"
-
-    text = dump(record_data(record, replace_surrogates, keep))
-    return record_from(load(text.encode()), lambda name: images[int(name)])
+    stored: dict[str, bytes] = {}
+    text = dump(record_data(record, replace_surrogates, stored.__setitem__))
+    return record_from(load(text.encode()), stored.__getitem__)
 
 
 @pytest.mark.parametrize(
