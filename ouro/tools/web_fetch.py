@@ -42,6 +42,7 @@ _CONNECT_TIMEOUT = 10.0
 _KEPT_SECONDS = 900.0
 _KEPT_PAGES = 8
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_UNICAST = ipaddress.ip_network("2000::/3")
 _TEXT = late_pattern(r"(?:text/.*|application/(?:[\w.+-]*(?:json|xml|yaml|javascript|toml|sql)|x-sh))\Z")
 _HIDDEN = late_pattern(r"(?:display:none|visibility:hidden|(?:font-size|opacity):0(?:\.0*)?(?:px|em|rem|%)?)(?:;|!|\Z)")
 _UNREAD = ["script", "style", "noscript", "template", "svg", "iframe", "form", "nav", "footer"]
@@ -121,18 +122,20 @@ class WebFetch(Tool[WebFetchArgs]):
         import httpx
 
         host, port = _parse_address(url)
+        try:
+            target = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ToolError(f"`{one_line(url)}` is not an address: {error}.") from error
         headers = {
+            "Host": target.netloc.decode("ascii"),
             "User-Agent": f"ouro/{__version__}",
             "Accept": "text/markdown, text/html;q=0.9, */*;q=0.5",
             "Accept-Encoding": "identity",
         }
-        scheme = urlsplit(url).scheme
-        proxy = None if proxy_bypass(host) else getproxies().get(scheme)
-        target = httpx.URL(url)
+        proxy = None if proxy_bypass(host) else getproxies().get(target.scheme)
         if proxy is None:
             # The checked address is used: a second lookup of the name could return another address.
             target = target.copy_with(host=await self._resolve(host, port))
-            headers["Host"] = urlsplit(url).netloc
         timeout = httpx.Timeout(_TIMEOUT, connect=_CONNECT_TIMEOUT)
         try:
             async with (
@@ -169,11 +172,13 @@ async def public_address(host: str, port: int) -> str:
 
 def _is_public(address: str) -> bool:
     found = ipaddress.ip_address(address)
-    inner = None
     if isinstance(found, ipaddress.IPv6Address):
         translated = ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF) if found in _NAT64 else None
         inner = found.ipv4_mapped or found.sixtofour or translated
-    return found.is_global and not found.is_multicast and (inner is None or inner.is_global)
+        if inner is None and found not in _UNICAST:  # some other ranges hold addresses of IPv4: ::127.0.0.1
+            return False
+        found = inner or found
+    return found.is_global and not found.is_multicast
 
 
 def _parse_address(url: str) -> tuple[str, int]:

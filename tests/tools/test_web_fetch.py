@@ -161,7 +161,8 @@ async def test_f7_invalid_addresses_are_refused(url, message):
 @pytest.mark.parametrize(
     "address",
     ["127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1",
-     "::1", "::", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1"],
+     "::1", "::", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1",
+     "64:ff9b:1::7f00:1", "::127.0.0.1", "::ffff:0:127.0.0.1", "fec0::1"],
 )  # fmt: skip
 async def test_f7_e7_name_resolving_to_a_private_address_is_refused(site, monkeypatch, address):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 80))])
@@ -230,3 +231,21 @@ async def test_x1_a_page_that_keeps_the_parser_busy_is_given_up(site, bomb, monk
 async def test_a_charset_of_python_is_no_way_to_stop_a_page(site, charset):
     url = site.add("/a.txt", b"plain \\ud800", kind=f"text/plain; charset={charset}")
     assert "pl" in (await fetch(url)).text
+
+
+async def test_host_with_other_letters_is_sent_as_dns_writes_it(site):
+    url = site.add("/a.txt", "text", kind="text/plain").replace("docs.", "bücher.")
+    assert "text" in (await fetch(url)).text
+    assert site.asked == [(f"xn--bcher-kva.example:{site.server_port}", "/a.txt")]
+
+
+@pytest.mark.parametrize("url", ["http://\ud800/", "http://exa\tmple.com/"])
+async def test_address_that_cannot_be_sent_is_an_error_for_the_model(url):
+    with pytest.raises(ToolError, match="is not an address"):
+        await fetch(url)
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d8"])
+async def test_public_addresses_are_used(monkeypatch, address):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 80))])
+    assert await public_address("x.example", 80) == address
