@@ -20,7 +20,7 @@ from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.first_frame import SECOND_CTRL_C
 from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
-from ouro.frontends.tui.look import AGAIN_QUITS, THEMES, Look, make_theme
+from ouro.frontends.tui.look import AGAIN_QUITS, ANSI, THEMES, Look, make_theme
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, show_sheet
@@ -53,7 +53,7 @@ class OuroApp(App[int], inherit_bindings=False):
         open_catalog: OpenCatalog | None = None,
         driver_class: Any = None,
     ) -> None:
-        super().__init__(driver_class=driver_class)
+        super().__init__(driver_class=driver_class, ansi_color=look.theme == ANSI or None)
         self.failure: OuroError | None = None
         """The error that ended the program because no session could be opened."""
         self._start = start

@@ -355,7 +355,7 @@ class _Picture:
         return {row: base + text for row, text in rows.items()}
 
     def _of(self, name: str, background: str = "background") -> str:
-        if self._look.theme == ANSI or "NO_COLOR" in os.environ:
+        if self._look.theme == ANSI:
             return ""
         colors = self._look.colors
         return f"\x1b[38;{_color_code(colors[name])};48;{_color_code(colors[background])}m"

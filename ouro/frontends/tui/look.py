@@ -100,8 +100,9 @@ def has_true_color() -> bool:
 
 
 def has_few_colors() -> bool:
-    """Whether the terminal shows at most 16 colours: the themes `dark` and `light` would become shades of grey."""
-    return not has_true_color() and not os.environ.get("TERM", "").endswith(("256color", "kitty"))
+    """Whether at most 16 colours can be shown, or none is wanted: `dark` and `light` would become shades of grey."""
+    has_many = has_true_color() or os.environ.get("TERM", "").endswith(("256color", "kitty"))
+    return "NO_COLOR" in os.environ or not has_many
 
 
 def placeholder(width: int) -> str:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from fakes.fake_session import FakeSession
-from fakes.screens import opened, screen_of, until
+from fakes.fake_session import FakeSession, says
+from fakes.screens import opened, screen_of, screen_text, until
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
 from textual.color import Color
@@ -85,6 +85,7 @@ def test_theme_is_chosen_by_the_terminal_background(answer, theme):
     [
         ({"TERM": "xterm"}, ANSI),
         ({"TERM": "linux"}, ANSI),
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor", "NO_COLOR": "1"}, ANSI),
         ({"TERM": "xterm-256color"}, "auto"),
         ({"TERM": "xterm", "COLORTERM": "truecolor"}, "auto"),
     ],
@@ -94,6 +95,24 @@ def test_terminal_with_few_colours_uses_its_own_palette(environment, theme, monk
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert look_in(Path.cwd()).theme == theme
+
+
+async def test_no_colour_is_drawn_with_no_color(monkeypatch):
+    """Also no background: a light terminal would show grey boxes."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    session = FakeSession([says("**Done**, `code`.\n\n```python\nx = 1\n```\n")])
+    async with screen_of(session, theme=look_in(Path.cwd()).theme).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: "Done" in screen_text(pilot.app))
+        app = pilot.app
+        lines = app.screen._compositor.render_strips()
+        for line_filter in app.get_line_filters():
+            lines = [line.apply_filter(line_filter, app.screen.background_colors[1]) for line in lines]
+        styles = [segment.style for line in lines for segment in line if segment.style]
+        colors = {color.name for style in styles for color in (style.color, style.bgcolor) if color}
+        assert colors == {"default"}
+        assert any(style.bold for style in styles)
 
 
 async def test_meaningful_colours_are_kept_in_16_colours():
