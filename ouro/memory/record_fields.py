@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable
 from itertools import takewhile
@@ -132,7 +131,7 @@ def _find_impossible(value: Any, path: Path = ()) -> Path | None:
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return next((found for key, item in items if (found := _find_impossible(item, (*path, key))) is not None), None)
-    if isinstance(value, int | float) and not (math.isfinite(value) and 0 <= value < _MAX_NUMBER):
+    if isinstance(value, int | float) and not 0 <= value < _MAX_NUMBER:  # NaN too
         return path
     return None
 
@@ -144,6 +143,7 @@ def _repair(value: Any, path: Path, problem: str) -> Any:
     if (
         len(path) > 1
         and key in ("usage", "spent")
+        and isinstance(copy[key], dict)
         and path[1] != "cost"
         and _convert(copy[key], path[1:], problem) is None
     ):

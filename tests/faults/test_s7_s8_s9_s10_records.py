@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader
 from ouro.memory.manager import MemoryManager
-from ouro.memory.serialization import record_data, record_from
+from ouro.memory.serialization import record_data, record_from, record_from_export
 from ouro.memory.sessions.yaml_text import dump, load, replace_surrogates
 from ouro.memory.short_term import INTERRUPTED
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -181,6 +181,11 @@ MENDED = {
         "usage",
         Message("assistant", (Text("x"),), Usage(5, output=1)),
     ),
+    "message: 1\nrole: assistant\nusage: [{input: -5}]\ntext: x": ("usage", assistant("x")),
+    "message: 1\nrole: assistant\nusage: {input: .nan, output: .inf}\ntext: x": (
+        "usage",
+        Message("assistant", (Text("x"),), Usage()),
+    ),
     "message: 1\nrole: assistant\nthinking: [{text: hm, signature: 7}]\ntext: x": (
         "thinking",
         Message("assistant", (Thinking("hm", "7"), Text("x"))),
@@ -208,6 +213,11 @@ def test_s10_value_of_a_wrong_type_is_dropped_and_the_message_kept(folder, recor
     wait(YamlFileMemoryStore(folder.parent).repair_session(HEADER.id))
     again = load_from(folder)
     assert ([kept.message for kept in again.records], again.notices) == ([message, user("good")], ())
+
+
+def test_s10_number_of_an_export_that_no_float_holds_is_dropped():
+    data = {"message": 1, "at": "", "role": "assistant", "text": "x", "usage": {"input": -(10**400), "cost": 0.5}}
+    assert record_from_export(data).message == Message("assistant", (Text("x"),), Usage(cost=0.5))
 
 
 def test_s10_unclear_private_flag_counts_as_private(folder):
