@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.cells import cell_len
+from rich.cells import cell_len, split_graphemes
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
@@ -232,3 +232,16 @@ def test_first_and_last_hints_stay_and_others_fill_the_width():
     assert join_fitting(hints, 36, 1) == "Enter · Ctrl+O preview · Esc closes"
     assert join_fitting(hints, 32, 1) == "Enter · Ctrl+A all · Esc closes"
     assert join_fitting(hints, 10, 1) == "Enter\nEsc closes"
+
+
+def test_a_long_word_is_measured_once(monkeypatch):
+    measured = []
+
+    def split_and_count(text):
+        measured.append(len(text))
+        return split_graphemes(text)
+
+    monkeypatch.setattr(f"{wrap.__module__}.split_graphemes", split_and_count)
+    lines = wrap([("ж" * 4_000, PLAIN)], 40)
+    assert [len(line.text) for line in lines] == [40] * 100
+    assert sum(measured) < 20 * 4_000
