@@ -92,8 +92,9 @@ class _Drawing:
             case "paragraph_open":
                 return wrap([*self._before, *self._inline(tokens[1], palette.text)], prose_width)
             case "heading_open":
-                underlined = palette.heading + Style(underline=True)
-                style = {"h1": underlined, "h2": palette.heading}.get(tokens[0].tag, palette.strong)
+                styles = {"h1": palette.heading + Style(underline=True), "h2": palette.heading}
+                # The beginning of a long paragraph was drawn as text before a line `---` made it a heading.
+                style = palette.text if self._before else styles.get(tokens[0].tag, palette.strong)
                 return wrap([*self._before, *self._inline(tokens[1], style)], prose_width)
             case "fence" | "code_block":
                 language = tokens[0].info.strip().partition(" ")[0]
@@ -311,7 +312,7 @@ class MarkdownPiece:
         if self.kind != "fence" or self.source.startswith(" "):
             return None
         head, _, body = self.source.partition("\n")
-        body = body.removesuffix("\n") if self.is_open else body.rstrip("\n").rpartition("\n")[0]
+        body = body.removesuffix("\n") if self.is_open else body.rstrip().rpartition("\n")[0]
         return head.lstrip("`~").strip().partition(" ")[0], body
 
 
@@ -374,9 +375,7 @@ def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
             top = token
             if not token.type.endswith("_list_open"):
                 starts.append((token.map[0], token, None))
-        elif (
-            token.level == 1 and token.type == "list_item_open" and top is not None and top.type.endswith("_list_open")
-        ):
+        elif top is not None and token.level == 1 and token.type == "list_item_open":
             starts.append((token.map[0], top, token))
     return starts
 
@@ -396,22 +395,22 @@ def _piece(source: str, token: Token, item: Token | None, before: MarkdownPiece 
 
 MIN_PART = 500
 """Characters and closed markup in a part at least."""
-_TEXT = r"[^*_`~\[\\|]|~(?!~)|(?<=\w)_+(?=\w)|\\."
+_TEXT = r"[^*_`~\[\\|]|~(?!~)|(?<=\w)_+(?=\w)|(?<=\s)(?:\*\*?|_)(?=\s)|\\."
 _CODE = r"(?<!`)`[^`]+`(?!`)"
-_LINK = rf"\[(?>{_TEXT}|{_CODE})*?\](?:\([^()\s]*\)|(?!\())"
-_STRONG = rf"(?<![\w*])(\*\*?)(?=\S)(?>{_TEXT}|{_CODE}|{_LINK})+?(?<=\S)\1(?![\w*])"
-_BETWEEN_WORDS = rf"(?:(?<=\S)(?= (?:[^\W\d_]|[(\[]|`[^`]|\*\*?\w))|(?<=(?=\w)[{WIDE}])(?=(?=\w)[{WIDE}]))"
-_PART = late_pattern(
-    rf"(?! *#)(?>{_TEXT}|{_CODE}|{_LINK}|{_STRONG}){{{MIN_PART},}}?{_BETWEEN_WORDS}",
-    re.DOTALL,
-)
+_TARGET = r"\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\\]*\")?\)"
+_LINK = rf"\[(?>{_TEXT}|{_CODE})*?\](?:{_TARGET}|(?!\())"
+_EMPHASIS = rf"(?<![\w*_~])(\*{{1,3}}|_{{1,3}}|~~)(?=\S)(?>{_TEXT}|{_CODE}|{_LINK})+?(?<=\S)\1(?![\w*_~])"
+# Not after `*`, `_`, `-` and `=`: a part that ends with a line of them would be a heading or a rule.
+_BETWEEN_WORDS = rf"(?:(?<=[^\s*_=-])(?= (?:[^\W\d_]|[(\[]|`[^`]|\*\*?\w))|(?<=(?=\w)[{WIDE}])(?=(?=\w)[{WIDE}]))"
+_PART = late_pattern(rf"(?>{_TEXT}|{_CODE}|{_LINK}|{_EMPHASIS}){{{MIN_PART},}}?{_BETWEEN_WORDS}", re.DOTALL)
 """Text, and markup that is closed: later text cannot change how it looks."""
 
 
 def _parts(source: str, token: Token) -> Iterator[str]:
     """A long paragraph in parts, so that only its end is drawn again while it grows; other sources unchanged."""
     start = 0
-    if token.type in ("paragraph_open", "heading_open", "table_open"):  # a paragraph until its second line
+    # A table and a heading without `#` were a paragraph until their second line came.
+    if token.type in ("paragraph_open", "heading_open", "table_open") and "#" not in token.markup:
         while part := _PART.match(source, start):
             yield part[0]
             start = part.end()

@@ -45,6 +45,7 @@ def stream_answer(text, sizes):
 @example("1. a\n\n2", [1])
 @example("- a\n\n  ```\n  x\n  ```\n- b\n```\n", [1])
 @example("```py\n" + "x = '''\n" * 60 + "```", [7])
+@example("```\nx\n```\n ", [1])
 def test_streamed_answer_looks_like_the_whole_one(text, sizes):
     answer = stream_answer(text, sizes)
     assert draw(answer) == draw(AnswerBlock(text))
@@ -61,7 +62,7 @@ def test_partial_answer_looks_like_an_answer_of_that_text(text, sizes, share):
 
 WORDS = (
     "a", "**strong** words", "`two  spaces`", "[a link](https://e.com)", "日本語", "snake_case", "\n", "*", "[1]",
-    "(see", "``x`` y", "1. b", "- b",
+    "(see", "``x`` y", "1. b", "- b", "\n--", "\n***", "a * b", "__init__", "~~old~~", '[t](https://e.com/A_(b) "c")',
 )  # fmt: skip
 
 
@@ -69,6 +70,8 @@ WORDS = (
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), st.integers(9, 80))
 @example(["a"], 9)
 @example(["日本語"], 9)
+@example(["\n--"], 40)
+@example(["\n***"], 40)
 def test_parts_of_a_long_paragraph_look_like_one(words, width):
     text = "Some " + " words ".join(words * 300) + " end"
 
@@ -92,9 +95,14 @@ def test_a_frame_wraps_only_the_end_of_a_long_paragraph(block, monkeypatch):
     monkeypatch.setattr(f"{wrap.__module__}.wrap", wrap_and_count)
     block.set_open(True)
     for _ in range(400):
-        block.append("**some** words, `code` and [a link](https://example.com) ")
+        block.append('**some** words, `code`, a * b, __init__ and [a link](https://example.com/A_(b) "title") ')
         block.lines(80, PALETTE)
     assert max(wrapped) < 4 * MIN_PART
+
+
+def test_a_long_paragraph_above_a_rule_is_not_half_a_heading():
+    lines = markdown_lines("some words", 80, PALETTE) + AnswerBlock("some words " * 100 + "\n---\n").lines(80, PALETTE)
+    assert len({str(s.style) for line in lines for s in line.segments}) == 1
 
 
 @settings(max_examples=100, deadline=None)
