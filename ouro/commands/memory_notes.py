@@ -98,7 +98,7 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
     sessions = await context.catalog.sessions() if filters.get("session") else []
     async with context.search() as (index, find):
         wanted = await asyncio.to_thread(long_term.filter_of, filters, sessions, context.cwd, index)
-        hits = await find(text, limit, wanted)
+        hits = [hit for hit in await find(text, limit, wanted) if not long_term.is_weak(hit)]
         try:
             untrusted = await context.memory(lambda memory: long_term.untrusted_files(memory.editor.scopes))
         except UsageError:  # memory is off, so only sessions are searched

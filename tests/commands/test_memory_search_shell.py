@@ -72,6 +72,16 @@ def test_search_prints_hits_with_their_source(stored_memory, capsys):
     assert run_memory(capsys, "show", "user/facts.md:1")[0] == run_memory(capsys, "show", "mem_3f6c1e00")[0] == 0
 
 
+@pytest.mark.skipif(local_embedder() is None, reason="needs requirements/vectors.txt")
+def test_search_leaves_out_hits_that_are_only_a_little_near(stored_memory, capsys):
+    assert run_memory(capsys, "reindex")[0] == 0
+    with_words = run_memory(capsys, "search", "heron")[1]
+    assert "heron" in with_words
+    assert "Likes tea" not in with_words
+    assert run_memory(capsys, "search", "kubernetes")[0] == 1, "no matches"
+    assert "Likes tea" in run_memory(capsys, "search", "a hot drink, such as coffee")[1], "near in meaning"
+
+
 def test_search_shows_the_state_of_each_note(stored_memory, home, capsys):
     memory = home / ".ouro" / "memory"
     (memory / "archive").mkdir(mode=0o700)

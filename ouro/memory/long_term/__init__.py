@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         filter_of,
         filters_in,
         is_memory_trusted,
+        is_weak,
         make_lookup,
         opening_of,
         search_for,
