@@ -130,10 +130,7 @@ def _todos(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
 State = Literal["pending", "running", "waiting", "done", "failed", "stopped"]
 _SIGNS = {"pending": "·", "waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
 _WORDS = {"pending": "waiting", "waiting": "waiting for approval", "stopped": "stopped"}
-_COLORS = {
-    "pending": "muted", "running": "accent", "waiting": "warning", "done": "success", "failed": "error",
-    "stopped": "warning",
-}  # fmt: skip
+_COLORS = {"running": "accent", "waiting": "warning", "done": "success", "failed": "error", "stopped": "warning"}
 MAX_OUTPUT = 64_000
 _INSIDE = MARGIN * 2
 
@@ -228,7 +225,7 @@ class ToolCard(TranscriptBlock):
         sign = _SIGNS.get(self._state) or spinner_sign(passed)
         return StyledLine(
             [
-                Segment(f"{MARGIN}{sign} ", getattr(palette, _COLORS[self._state])),
+                Segment(f"{MARGIN}{sign} ", getattr(palette, _COLORS.get(self._state, "muted"))),
                 Segment(title, palette.strong),
                 Segment(after, palette.muted),
             ],
