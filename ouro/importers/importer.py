@@ -219,19 +219,21 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
         if header.id in self.known:
             known = (await self.store.read_whole(header.id)).header
             is_same = (known.created_at, known.project) == (header.created_at, header.project)
-            if known.origin or header.origin:
-                is_same = all(known.origin.get(name) == header.origin.get(name) for name in ("from", "id"))
+            if (origin := _origin(known)) or _origin(header):
+                is_same = all(origin.get(name) == header.origin.get(name) for name in ("from", "id"))
             if not is_same:
                 header = replace(header, id=session_id_for(source.program, f"another {header.id}"))
                 done = replace(done, session_id=header.id)
         if header.id in self.known:
             return await self._add(done, header, records)
+        if not header.origin:  # an export may be of another user: no memory is made from it
+            header = replace(header, origin={"from": "json", "id": header.id, "file": str(source.path)})
         await self.store.import_session(header, records)
         self.known.add(header.id)
         return done
 
     async def _add(self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]) -> ImportResult:
-        if not header.origin:
+        if not _origin(header):
             return replace(done, outcome="known", messages=0)
         whole = await self.store.read_whole(header.id)
         program = header.origin.get("from", "")
@@ -252,6 +254,11 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
             await self.store.close_session(header.id)
         remark = "It was continued in both places: messages from there were added after the messages from here."
         return replace(done, outcome="more", messages=added, reason=remark if has_parted else "")
+
+
+def _origin(header: SessionHeader) -> Mapping[str, str]:
+    """The session of another program that a session was imported from; empty for ouro's own, also from an export."""
+    return {} if header.origin.get("from") == "json" else header.origin
 
 
 def _find_new(imported: Iterable[Record], source: Iterable[Record], program: str) -> tuple[list[Record], bool]:

@@ -23,7 +23,7 @@ from ouro.importers.builder import (
     short_text,
     texts_and_images,
 )
-from ouro.memory.backend import FORMAT, Record
+from ouro.memory.backend import FORMAT, ModeRecord, Record
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import UnknownRecordError, header_from, record_from_export
 from ouro.memory.sessions.yaml_text import BadYamlError, load
@@ -51,9 +51,12 @@ def read_export(path: Path) -> ForeignSession:
     items = document.get("records")
     for data in items if isinstance(items, list) else ():
         try:
-            records.append(record_from_export(data))
+            record = record_from_export(data)
         except (UnknownRecordError, BadRecordError, RecursionError):
             left_out[DAMAGED_RECORDS] += 1
+            continue
+        if not isinstance(record, ModeRecord):  # the file of another user must not turn off the questions
+            records.append(record)
     return ForeignSession(header, tuple(records), +left_out)
 
 

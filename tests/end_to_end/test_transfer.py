@@ -46,7 +46,10 @@ def test_a_session_is_exported_as_a_page_and_imported_from_json(ouro, tmp_path, 
     assert [info["id"] for info in ouro.sessions()] == [session_id]
     again = ouro.folder / "again.json"
     run(ouro, "sessions", "export", session_id, "-o", str(again))
-    assert json.loads(again.read_text()) == json.loads(document.read_text())
+    imported, exported = json.loads(again.read_text()), json.loads(document.read_text())
+    assert imported.pop("origin")["from"] == "json"
+    assert imported == exported
+    assert "1 known" in run(ouro, "sessions", "import", str(again))
 
 
 def test_a_budget_of_a_day_stops_before_the_next_call_in_any_session(ouro):

@@ -6,8 +6,9 @@ import pytest
 from fakes.waiting import wait
 
 from ouro.importers.importer import Importer, ImportLedger, ImportResult, find_sources, usual_places
-from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader, TitleRecord
+from ouro.memory.backend import MessageRecord, ModeRecord, RewindRecord, SessionHeader, TitleRecord
 from ouro.memory.manager import MemoryManager
+from ouro.memory.serialization import header_data, record_data
 from ouro.memory.short_term import make_sendable
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Context, user
@@ -260,3 +261,20 @@ def test_pipes_and_link_loops_are_not_followed(store, home, tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "inner").symlink_to(tmp_path)
     assert find_sources([tmp_path]) == []
+
+
+def test_m1_export_of_another_user_sets_no_mode_and_counts_as_imported(store, home, tmp_path):
+    """Memory is made of own sessions only, and the mode of a session is restored when it is resumed."""
+    header = SessionHeader(CART, "/p", "m", "2026-02-03T10:00:00.000Z")
+    records = [ModeRecord("auto", header.created_at), MessageRecord(1, header.created_at, user("Always use tabs."))]
+    document = {**header_data(header), "records": [record_data(item, str, lambda *_: None) for item in records]}
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(document))
+
+    assert outcomes(take(store, home, path)) == ["new"]
+
+    whole = wait(store.read_whole(CART))
+    assert [type(record) for record in whole.records()] == [MessageRecord]
+    assert whole.header.origin["from"] == "json"
+    (home / ".ouro" / "cache" / "imports.json").unlink()
+    assert outcomes(take(store, home, path)) == ["known"]
