@@ -49,7 +49,7 @@ def test_a_session_is_exported_as_a_page_and_imported_from_json(ouro, tmp_path, 
     imported, exported = json.loads(again.read_text()), json.loads(document.read_text())
     assert imported.pop("origin")["from"] == "json"
     assert imported == exported
-    assert "1 known" in run(ouro, "sessions", "import", str(again))
+    assert "1 already imported" in run(ouro, "sessions", "import", str(again))
 
 
 def test_a_budget_of_a_day_stops_before_the_next_call_in_any_session(ouro):
