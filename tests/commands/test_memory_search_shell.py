@@ -78,7 +78,8 @@ def test_search_leaves_out_hits_that_are_only_a_little_near(stored_memory, capsy
     with_words = run_memory(capsys, "search", "heron")[1]
     assert "heron" in with_words
     assert "Likes tea" not in with_words
-    assert run_memory(capsys, "search", "kubernetes")[0] == 1, "no matches"
+    for word in ("kubernetes", "tabs", "sqrt", "invoice"):  # some with a cosine below 0
+        assert run_memory(capsys, "search", word)[0] == 1, "no matches"
     assert "Likes tea" in run_memory(capsys, "search", "a hot drink, such as coffee")[1], "near in meaning"
 
 

@@ -117,7 +117,7 @@ def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
 def is_weak(hit: MemoryHit) -> bool:
     """Whether a hit has no word of the query, no day that it names, and a meaning that is not near either."""
     parts = hit.parts
-    return not parts.get("words") and not parts.get("days") and 0 < parts.get("vectors", 0) < MIN_COSINE
+    return not parts.get("words") and not parts.get("days") and parts.get("vectors", 0.0) < MIN_COSINE
 
 
 def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
