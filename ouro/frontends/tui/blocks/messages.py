@@ -135,7 +135,6 @@ class ThinkingBlock(StreamedBlock):
         self._key = key
         self._since: float | None = None
         self._seconds: float | None = None
-        self._words = self._counted = 0
         self._wrapped: GrowingText | None = None
 
     def append(self, text: str) -> None:
@@ -167,20 +166,11 @@ class ThinkingBlock(StreamedBlock):
         return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n")) if self.is_open else ""
 
     def _summary(self) -> str:
-        size = plural(self._count_words(), "word")
+        size = plural(len(self.text.split()), "word")
         if self.is_moving and self._since is not None:
             return f"Thinking… {format_duration(self._clock() - self._since)} · {size}"
         took = f" for {format_duration(self._seconds)}" if self._seconds is not None else ""
         return f"Thought{took} · {size}" + ("" if self.is_open else f" · {self._key}")
-
-    def _count_words(self) -> int:
-        """Count the words that are new; the last one may still grow."""
-        text = self.text
-        end = 1 + max(text.rfind(space, self._counted) for space in " \n")
-        if end:
-            self._words += len(text[self._counted : end].split())
-            self._counted = end
-        return self._words + len(text[self._counted :].split())
 
 
 class NoticeBlock(TranscriptBlock):
