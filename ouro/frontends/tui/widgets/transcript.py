@@ -338,11 +338,18 @@ class TranscriptView(LineScroll):
         self._is_arranging = False
 
     def _restyle(self) -> None:
-        place = self._blocks.block_at(self.scroll_offset.y)
+        place, is_all_seen = self._blocks.block_at(self.scroll_offset.y), not self._hint()
+        old_height = place[0].height if place is not None else 0
         self._palette = Palette(self.app.theme_variables)
         # Before the first layout the widget has no width; the width of the screen is close enough.
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
+        if place is not None:  # a long answer has more lines in a narrow window: stay at about the same words
+            self._blocks.settle(self._blocks.top(place[0]), 1)
+            place = place[0], place[1] * place[0].height // old_height
         self._return_to(place)
+        if is_all_seen:
+            self._blocks.settle_end(1)
+            self._remember_end()
 
     def _return_to(self, place: tuple[TranscriptBlock, int] | None, above: int = 0) -> None:
         """Scroll so that this line of this block is on top again, below `above` other lines."""

@@ -131,6 +131,18 @@ async def test_scrolling_up_through_blocks_never_drawn_does_not_jump():
             seen = app.lines()[0]
 
 
+async def test_a_resize_keeps_the_words_of_a_long_answer_on_top():
+    app = TranscriptApp(TextDelta(" ".join(f"w{n:04}" for n in range(2000))))
+    async with app.run_test(size=(84, 10)) as pilot:
+        app.transcript.step(-20)
+        await pilot.pause()
+        for width in (44, 24, 84):
+            await pilot.resize_terminal(width, 10)
+            await until(pilot, lambda width=width: app.transcript.outer_size.width == width)
+            assert 1580 <= int(app.lines()[0].split()[0][1:]) <= 1640
+            assert "new line" not in app.lines()[9]
+
+
 async def test_a_resize_keeps_the_line_that_is_read_on_top():
     app = TranscriptApp(*(Replied(assistant(f"message {n} " + "word " * 40)) for n in range(200)))
     async with app.run_test(size=SIZE) as pilot:
