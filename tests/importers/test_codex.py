@@ -1,7 +1,9 @@
+import base64
 import json
 from pathlib import Path
 
 from ouro.display import CommandOutput, Display, Plain
+from ouro.importers.builder import image_from_url
 from ouro.importers.codex import read_codex
 from ouro.memory.backend import CompactionRecord, MessageRecord, RewindRecord, SessionHeader, TitleRecord
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, user
@@ -184,3 +186,10 @@ def test_unknown_items_are_counted(tmp_path):
     assert found.left_out == {
         "`image_generation_call` items": 1, "`of_next_year` lines": 1, "lines of an unknown kind": 1,
     }  # fmt: skip
+
+
+def test_l3_data_that_is_no_picture_is_named_only():
+    """A provider refuses it, and with it each later request of the session."""
+    for data, kind in ((b"<svg/>", "image/svg+xml"), (b"no picture", "image/png")):
+        found = image_from_url(f"data:{kind};base64,{base64.b64encode(data).decode()}")
+        assert found == Text(f"[a picture ({kind}) that is not kept]")
