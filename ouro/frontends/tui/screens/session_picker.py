@@ -28,7 +28,7 @@ from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.opening import OpenCatalog, OpenRequest
 from ouro.utils.runtime import tilde
-from ouro.utils.text import byte_size, clean, dollars
+from ouro.utils.text import byte_size, clean, dollars, plural
 
 if TYPE_CHECKING:
     from ouro.session import SessionCatalog, SessionInfo
@@ -196,7 +196,7 @@ class SessionPicker(Browser):
             return Page()
         info = match.info
         facts = [tilde(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
-        facts += [f"{info.messages:,} messages", byte_size(info.size), dollars(info.cost), info.short_id]
+        facts += [plural(info.messages, "message"), byte_size(info.size), dollars(info.cost), info.short_id]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
         page = Page(title_of(info), " · ".join(filter(None, facts)))
         page.add("")
