@@ -74,7 +74,7 @@ class AgentOptions(TypedDict, total=False):
     on_question: Callable[[QuestionAsked], str | Sequence[str] | Awaitable[str | Sequence[str] | None] | None]
     """Answers questions of the agent; without it they stay unanswered."""
     on_background: Callable[[Event], None]
-    """Called with events outside of turns, such as a change of memory."""
+    """Called with events outside of turns, such as a notice of the start or a change of memory."""
 
 
 class AsyncAgent:

@@ -40,9 +40,8 @@ from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow, SentContext, find_plan, update_plan_when_loaded
 from ouro.session.resume import Resumed
 from ouro.session.rewind import FileUndo, Rewind, Undoer
-from ouro.session.scrollback import Scrollback
 from ouro.session.session_hooks import SessionHooks, ToolEvents
-from ouro.session.session_tasks import SessionTasks
+from ouro.session.session_tasks import BackgroundWork, SessionTasks
 from ouro.session.titles import Titles
 from ouro.session_options import Options, SessionInputs
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
@@ -114,10 +113,12 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     try:
         builder = SessionBuilder(inputs, store, session_catalog, transcript, resumed, mask, scopes, tasks)
         await asyncio.to_thread(builder.read_files)
-        session = builder.build((*inputs.notices, *builder.extensions.notices(), *notices))
+        session = builder.build()
     except BaseException:
         await transcript.close()  # otherwise the session would count as open here
         raise
+    for notice in (*inputs.notices, *builder.extensions.notices(), *notices):
+        tasks.warn(notice)
     builder.start()
     if session.resumed is not None and request.part != "full":
         try:
@@ -189,35 +190,26 @@ class SessionBuilder(msgspec.Struct, dict=True):
         self.environment = Environment(cwd, lambda: self.permissions.mode)
         self.budget = Budget(self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec)
 
-    def build(self, notices: tuple[str, ...]) -> Session:
+    def build(self) -> Session:
         self.plan.items = find_plan(self.transcript)
         if self.info is not None:  # the command line may have named another model
             self.transcript.set_model(self.models.current()[0].spec.name)
         if mode := self.inputs.options.mode:
             self.transcript.set_mode(mode)
-        window = ContextWindow(self.compactor, self.tasks)
+        window, turn = ContextWindow(self.compactor, self.tasks), self._turn()
         return Session(
-            cwd=self.inputs.options.cwd,
             transcript=self.transcript,
-            turn=self._turn(),
+            turn=turn,
+            background=self._background(turn.steering),
             model_source=self.models,
             permissions=self.permissions,
-            shell=self._shell,
-            jobs=self._jobs,
-            subagents=self.subagents,
             extensions=self.extensions.found(),
             memory=self.memory,
             session_catalog=self.session_catalog,
-            scrollback=Scrollback(self.transcript, self.tools.title),
             rewind=self._rewind(),
             window=window,
             budget=self.budget,
-            titles=self.titles,
             resumed=self._resumed(window),
-            notices=notices,
-            is_saved=not self.inputs.options.ephemeral,
-            project=self.root if self.inputs.trusted else None,
-            flags=self.inputs.options.flags(),
         )
 
     def read_files(self) -> None:
@@ -436,14 +428,13 @@ class SessionBuilder(msgspec.Struct, dict=True):
         if self.files is not None:
             await self.files.before_change()
 
-    @cached_property
-    def titles(self) -> Titles:
+    def _titles(self) -> Titles:
         options, wanted = self.inputs.options, self.inputs.settings.sessions.titles
         automatically = options.interactive and wanted and not options.ephemeral
         return Titles(self.transcript, self.models, self.tasks, automatically=automatically)
 
     def _turn(self) -> AgentTurn:
-        models, titles, subagents = self.models, self.titles, self.subagents
+        models, subagents = self.models, self.subagents
         steering = Steering(self.environment, self.tasks.warn)
         agent = LoopAgent(
             self.transcript,
@@ -457,11 +448,6 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.memory.touched,
         )
 
-        async def after_turn() -> None:
-            if not subagents.has_running:
-                await models.release()
-            titles.after_turn()
-
         tools, permissions = self.tools, self.permissions
         return AgentTurn(
             agent=agent,
@@ -471,12 +457,16 @@ class SessionBuilder(msgspec.Struct, dict=True):
             plan=self.plan,
             tasks=self.tasks,
             files=self.files,
-            after_turn=after_turn,
+            subagents=subagents,
+            titles=self._titles(),
             attached=partial(read_named_resources, self.extensions.servers),
             commands=CommandRunner(self.extensions.commands, tools, permissions, models, self.extensions.hooks),
-            reports=subagents.take_reports,
             hooks=self.hooks,
         )
+
+    def _background(self, steering: Steering) -> BackgroundWork:
+        jobs, permissions = self._jobs, self.permissions
+        return BackgroundWork(self._shell, jobs, self.subagents, permissions, self.tasks, steering, self.transcript)
 
     def _rewind(self) -> Rewind:
         plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context

@@ -27,7 +27,7 @@ from ouro.safety import CLAUDE_SETTINGS, Confinement, SecretMask, TrustStore, ac
 from ouro.session.session import SessionExtensions
 from ouro.session.session_tasks import SessionTasks
 from ouro.session_options import SessionInputs
-from ouro.settings import Settings
+from ouro.settings import Settings, SettingsSources
 from ouro.settings_sources import project_hooks, save_setting
 from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
@@ -202,7 +202,8 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return "\n\n".join(filter(None, (prompt, self.skills.prompt())))
 
     def found(self) -> SessionExtensions:
-        return SessionExtensions(self.commands, self.servers, self.skills, self.instructions)
+        settings = SettingsSources(self.root if self.inputs.trusted else None, self.inputs.options.flags())
+        return SessionExtensions(self.commands, self.servers, self.skills, self.instructions, settings)
 
     async def _connect(self, server: str) -> None:
         if server in self.servers.servers:

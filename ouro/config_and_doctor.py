@@ -26,10 +26,11 @@ from ouro.commands.builtin import COMMAND_NAMES
 from ouro.commands.folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
+from ouro.events import Notice
 from ouro.llm import Catalog, ModelSpec, ScriptedModel
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import CLAUDE_SETTINGS, CONFIG_FILE, MCP_FILE, TrustStore, acting_files
-from ouro.settings import Settings
+from ouro.settings import Settings, SettingsSources
 from ouro.settings_sources import explain_settings, load_settings, settings_by_place, unknown_variables
 from ouro.utils.git import find_root
 from ouro.utils.json_types import read_json
@@ -78,22 +79,28 @@ async def unsaved_session() -> AsyncIterator[Session]:
     except NoModelError as error:
         none = ScriptedModel(repeat(error), spec=ModelSpec("none"))
         session = await open_session(replace(options, ready_model=none), OpenRequest())
-    for notice in session.notices:
-        warn(notice)
+
+    async def show_notices() -> None:
+        async for event in session.events():
+            if isinstance(event, Notice):
+                warn(event.text)
+
+    reading = asyncio.create_task(show_notices())
     try:
         yield session
     finally:
         await session.close()
+        await reading
 
 
 async def config(context: ActionContext) -> Answer:
     """Show the settings of a session in this folder."""
     root, is_trusted, notices = _trust_of(context.cwd)
-    if session := context.session:
-        is_trusted = session.project is not None
-    flags = session.flags if session else None
-    given = explain_settings(settings_by_place(root if is_trusted else None, flags))
-    if not is_trusted and (root / CONFIG_FILE).exists():
+    sources = SettingsSources(root if is_trusted else None)
+    if context.session:
+        sources = context.session.extensions.settings
+    given = explain_settings(settings_by_place(*sources))
+    if sources.project is None and (root / CONFIG_FILE).exists():
         notices.append(f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro` here.")
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]
     rows = columns([(path, setting.source, _text(_public(setting.value))) for path, setting in given.items()])

@@ -42,7 +42,7 @@ class ListedRule(msgspec.Struct, frozen=True):
 
 def find_rules(session: Session) -> tuple[ListedRule, ...]:
     """The effective rules, strongest first. Raises ConfigError."""
-    saved, settings = session.permissions.saved, settings_by_place(session.project)
+    saved, settings = session.permissions.saved, settings_by_place(session.extensions.settings.project)
     uses = saved.uses() if saved is not None else {}
     found = []
     for kind, rule in session.permissions.rules:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, dataclass, field, fields
-from typing import Any, Literal, TypeVar, dataclass_transform, get_args
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform, get_args
 
 T = TypeVar("T")
 
@@ -310,3 +311,12 @@ class Settings:
     memory: MemorySettings = field(default_factory=MemorySettings)
     skills: SkillSettings = field(default_factory=SkillSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
+
+
+class SettingsSources(NamedTuple):
+    """What sets the settings of a session besides the user's file and variables (see `settings_by_place`)."""
+
+    project: Path | None = None
+    """The root of the repository, if it is trusted."""
+    flags: Mapping[str, Any] = {}
+    """Settings of the command line or the program, by dotted name."""

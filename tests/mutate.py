@@ -405,7 +405,7 @@ DEFENCES = (
             "test_l12_cut_answers.py"),
     Defence("L12", "ouro/agent/loop.py", "await self.memory.record(RewindRecord(", "_ = ((",
             "test_l12_cut_answers.py"),
-    Defence("X5", "ouro/session/session.py", 'finish(Display("interrupted", CommandOutput(line, printed)), True)',
+    Defence("X5", "ouro/session/session_tasks.py", 'finish(Display("interrupted", CommandOutput(line, printed)), True)',
             "pass", "../end_to_end/test_afternoon.py -k escape_ends"),
     Defence("L6", "ouro/memory/compaction.py", "if sent and is_own_words(sent[-1].message):", "if False:",
             "../agent/test_compactor.py -k never_cut"),

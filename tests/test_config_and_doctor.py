@@ -7,11 +7,13 @@ import pexpect
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.local_servers import local_server, models
+from msgspec.structs import replace
 
 from ouro import config_and_doctor
 from ouro.cli import main
 from ouro.commands.slash import dispatch
 from ouro.safety import TrustStore, acting_files
+from ouro.settings import SettingsSources
 from ouro.settings_sources import explain_settings, settings_by_place
 from ouro.utils.runtime import ensure_private_dir, get_home, get_models_path, get_trust_path
 
@@ -111,7 +113,8 @@ class TestConfig:
 
     async def test_config_in_a_session_shows_the_flags_of_that_session(self):
         front_end = FakeFrontEnd()
-        vars(front_end.session).update(flags={"limits.max_turns": 7})
+        extensions = replace(front_end.session.extensions, settings=SettingsSources(flags={"limits.max_turns": 7}))
+        vars(front_end.session).update(extensions=extensions)
         await dispatch(front_end, "/config")
         row = next(row for row in front_end.shown[0].splitlines() if row.startswith("limits.max_turns"))
         assert row.split() == ["limits.max_turns", "flag", "7"]

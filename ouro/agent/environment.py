@@ -38,7 +38,7 @@ class Environment:
     """Where, when and in which permission mode the agent works; changes are sent to the model."""
 
     def __init__(self, cwd: Path, mode: Callable[[], str]) -> None:
-        self._cwd = cwd
+        self.cwd = cwd
         self._mode = mode
         self._sent: Mapping[str, str] = {}
 
@@ -76,7 +76,7 @@ class Environment:
     def _find_paths(self, text: str) -> dict[str, Path]:
         found = (quoted or plain.rstrip(".,;:!?)") for quoted, plain in _NAMED_FILE.findall(text))
         named = dict.fromkeys(_LINES.sub("", name) for name in found)
-        return {name: self._cwd / os.path.expanduser(name) for name in named}  # noqa: PTH111 - Path's raises for ~nobody
+        return {name: self.cwd / os.path.expanduser(name) for name in named}  # noqa: PTH111 - Path's raises for ~nobody
 
     def clear(self) -> None:
         """Let `changes` return everything again: the model's context no longer holds it."""
@@ -85,16 +85,16 @@ class Environment:
     async def _describe(self, sent: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
         """The text for the model about what differs from what was sent, and the complete present state."""
         now = {
-            "Working folder": str(self._cwd),
+            "Working folder": str(self.cwd),
             "Platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
             "Date": f"{date.today():%Y-%m-%d}",  # noqa: DTZ011
-            "Git branch": git_branch(self._cwd),
+            "Git branch": git_branch(self.cwd),
             "Permission mode": MODE_NOTES[self._mode()],
         }
         lines = []
         for name, value in now.items():
             if sent.get(name) != value:  # git runs only if its state is sent
-                lines.append(await _git_state(self._cwd, value) if name == "Git branch" else f"{name}: {value}")
+                lines.append(await _git_state(self.cwd, value) if name == "Git branch" else f"{name}: {value}")
         text = clean("\n".join(lines)).replace("</environment", "< /environment")  # a branch name is untrusted text
         return f"<environment>\n{text}\n</environment>" if lines else "", now
 

@@ -46,13 +46,13 @@ async def rename(context: SessionContext, title: str) -> Answer:
     if title:
         context.session.rename(title)
     else:
-        title = await context.session.titles.find()
+        title = await context.session.turn.titles.find()
     context.front_end.redraw()
     return Answer(title, [line(f"This session is now called “{title}”.")])
 
 
 async def exit_(context: SessionContext) -> None:
-    running = [task for task in context.session.tasks() if task.is_running and task.outlives_turn]
+    running = [task for task in context.session.background.list() if task.is_running and task.outlives_turn]
     if running:
         titles = ", ".join(one_line(task.title)[:40] for task in running[:3])
         choices = [Choice("leave", "end them and leave"), Choice("stay", "stay")]
@@ -97,17 +97,17 @@ async def tasks(context: SessionContext, what: str) -> Answer:
     session = context.session
     action, _, task = what.partition(" ")
     if action == "kill" and (task := task.strip()):
-        await session.kill_task(task)
+        await session.background.kill(task)
         return Answer(task, [line(f"Ended {task}.")])
     if what:
         raise UsageError("/tasks lists them; /tasks kill ID ends one.")
-    running = session.tasks()
+    running = session.background.list()
     rows = [(task.id, f"{escape(task.title)} — {escape(task.state)}") for task in running]
     return Answer(running, [Markdown(facts(*rows) or "No background jobs and no subagents.")])
 
 
 async def agents(context: SessionContext, name: str) -> Answer:
-    subagents = context.session.subagents
+    subagents = context.session.background.subagents
     if name:
         info = await subagents.transcript_of(name)
         whole = await subagents.store.read_whole(info.id)

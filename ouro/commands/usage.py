@@ -23,7 +23,7 @@ _UNKNOWN = "unknown"
 async def usage(context: ActionContext) -> Answer:
     if context.session is not None:
         report = await context.session.budget.report()
-        agents = tuple((await context.session.subagents.saved()).values())
+        agents = tuple((await context.session.background.subagents.saved()).values())
     else:
         sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
         periods = sum_periods(sessions, await context.store.load_costs(), today())

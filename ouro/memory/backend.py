@@ -288,6 +288,8 @@ class MemoryStore(ABC):
     id SessionNotFound.
     """
 
+    is_on_disk = True
+
     @abstractmethod
     async def create_session(self, header: SessionHeader) -> None:
         """Create a session and open it."""

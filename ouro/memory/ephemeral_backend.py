@@ -43,6 +43,8 @@ class _StoredSession(msgspec.Struct):
 class DictMemoryStore(MemoryStore):
     """Sessions in memory, for `--ephemeral` and for tests. A session is always loaded whole."""
 
+    is_on_disk = False
+
     def __init__(self) -> None:
         self._sessions: dict[str, _StoredSession] = {}
         self._costs = Spending()

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ouro.session.opening import PICK, OpenCatalog, OpenRequest, OpenSession, open_interactively, trust_question
     from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
     from ouro.session.rewind import UNDONE, Branch, Point, Rewind, Rewound
-    from ouro.session.session import BackgroundTask, Session, Status
+    from ouro.session.session import Session, Status
+    from ouro.session.session_tasks import BackgroundTask
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
     from ouro.tools.read import picture, read_picture
 

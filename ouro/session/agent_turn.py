@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent, Prompt
+from ouro.agent.subagents import Subagents
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.errors import NoModelError, OuroError, PromptRefused, UsageError
 from ouro.events import Emit, Event, Notice, Prompted, TodosChanged, TurnFinished
@@ -24,6 +25,7 @@ from ouro.safety import Mode, Permissions, narrower
 from ouro.session.rewind import FileUndo
 from ouro.session.session_hooks import SessionHooks
 from ouro.session.session_tasks import SessionTasks
+from ouro.session.titles import Titles
 from ouro.tools.todo import TodoPlan
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut
@@ -160,10 +162,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     tasks: SessionTasks
     files: FileUndo | None
     """Checkpoints of the files; None if they are off."""
-    reports: Callable[[], Sequence[Prompt]]
-    """Returns the reports of subagents that ended since the last turn."""
-    after_turn: Callable[[], Awaitable[None]]
-    """Awaited after a turn that was not interrupted."""
+    subagents: Subagents
+    titles: Titles
     commands: CommandRunner
     attached: Callable[[str], Awaitable[str]]
     """Returns the content of resources of MCP servers that a message names."""
@@ -193,7 +193,9 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         finally:
             if self.files is not None:
                 await self.files.turn_ended()
-        await self.after_turn()
+        if not self.subagents.has_running:
+            await self.commands.models.release()
+        self.titles.after_turn()
         return finished
 
     async def _run_agent(
@@ -201,7 +203,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     ) -> TurnFinished:
         context = [await self.environment.changes(), await self.memory.before_turn(text), *added, hooked]
         context.append(await self.attached(text))
-        context += [report.context for report in self.reports()]
+        context += [report.context for report in self.subagents.take_reports()]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         todos, is_shown = self.plan.items, bool(added)
         missing = self.environment.missing_files(text)

@@ -1,16 +1,47 @@
-"""SessionTasks: runs the work of a session: turns, the user's shell lines, background tasks, and their questions."""
+"""The work of a session: turns and questions (SessionTasks); shell lines, jobs and subagents (BackgroundWork)."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ouro.display import Question
-from ouro.errors import UsageError
-from ouro.events import Emit, Event, Notice, PermissionAsked, QuestionAsked, QuestionClosed, TurnFinished, UserAnswer
+import msgspec
+
+from ouro.agent.loop import Prompt
+from ouro.agent.subagents import Subagents
+from ouro.display import CommandOutput, Display, Question
+from ouro.errors import SaveFailed, ToolError, UsageError
+from ouro.events import (
+    Emit,
+    Event,
+    Notice,
+    PermissionAsked,
+    QuestionAsked,
+    QuestionClosed,
+    Reply,
+    ToolFinished,
+    ToolProgress,
+    ToolRunning,
+    ToolStarted,
+    TurnFinished,
+    UserAnswer,
+)
+from ouro.memory.manager import MemoryManager
+from ouro.messages import SHELL_NOTE, ToolCall, user
+from ouro.safety import Permissions
+from ouro.tools.shell import Shell, ShellJobs, exit_status
+from ouro.tools.tool import ToolResult
 from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    from ouro.session.agent_turn import Steering
+
+_MAX_INTERRUPTED = 20_000
+"""Characters at the end of the output of an interrupted line that stay shown."""
 
 Work = Callable[[Emit], Awaitable[TurnFinished | None]]
 """Emits what happens; returns how it ended, None: as it should."""
@@ -146,3 +177,98 @@ class SessionTasks:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         self._events.put_nowait(None)
+
+
+class BackgroundTask(msgspec.Struct, frozen=True):
+    """A background job, or a subagent; it may have ended."""
+
+    id: str
+    title: str
+    """The command, or the task in a few words."""
+    state: str
+    is_running: bool
+    outlives_turn: bool
+    output: str
+    """The end of its output, or what the subagent does now."""
+
+
+class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
+    """The background of a session: the user's own shell lines, background jobs and subagents."""
+
+    shell: Shell
+    jobs: ShellJobs
+    subagents: Subagents
+    permissions: Permissions
+    tasks: SessionTasks
+    steering: Steering
+    transcript: MemoryManager
+
+    def list(self) -> tuple[BackgroundTask, ...]:
+        """The subagents since the session was opened, then the background jobs."""
+        tasks = []
+        for agent in self.subagents.started():
+            state = f"{agent.state}{agent.activity and f': {agent.activity}'} ({agent.figures})"
+            tasks.append(
+                BackgroundTask(agent.id, agent.task, state, not agent.is_over, agent.background, agent.activity)
+            )
+        for job in self.jobs.list():
+            state = f"{exit_status(job.process.exit_code)}, {job.process.seconds:.0f} s"
+            tasks.append(BackgroundTask(job.id, job.command, state, job.running, True, job.tail))
+        return tuple(tasks)
+
+    async def kill(self, task_id: str) -> None:
+        """End a background job or a subagent. Raises ToolError if it is not running."""
+        is_job = any(job.id == task_id for job in self.jobs.list())
+        await (self.jobs.find(task_id).process.end() if is_job else self.subagents.kill(task_id))
+
+    def kill_lines(self) -> None:
+        """Kill every running shell line at once, except background jobs."""
+        self.shell.kill_all()
+
+    def run_line(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
+        """The events of the user's own shell line; with `share` its output is sent to the model."""
+        return self.tasks.run_alongside(lambda emit: self._run_line(line, share, emit))
+
+    async def close(self) -> None:
+        """End the subagents and the background jobs."""
+        await self.subagents.close()
+        await self.jobs.close()
+
+    async def _run_line(self, line: str, share: bool, emit: Emit) -> None:
+        call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
+        began = time.monotonic()
+        if reason := await asyncio.to_thread(self.permissions.find_danger, line):
+            question = Question(f"This line may not be undone: {reason}. Run it?", ("run", "do not run"))
+            answer = await self.tasks.ask_user(QuestionAsked(call.id, question, of_turn=False), emit)
+            if not (isinstance(answer, Reply) and answer.answers[:1] == ("run",)):
+                emit(Notice("The line was not run."))
+                return
+        emit(ToolStarted(call, line))
+        emit(ToolRunning(call.id))
+
+        printed = ""
+
+        def report(text: str) -> None:
+            nonlocal printed
+            printed = (printed + text)[-_MAX_INTERRUPTED:]
+            emit(ToolProgress(call.id, text))
+
+        def finish(display: Display, failed: bool) -> None:
+            emit(ToolFinished(call.id, call.name, display, failed, time.monotonic() - began))
+
+        try:
+            result = await self.shell.run_line(line, report)
+        except ToolError as error:
+            result = ToolResult(str(error), Display(str(error)), failed=True)
+        except asyncio.CancelledError:
+            finish(Display("interrupted", CommandOutput(line, printed)), True)
+            raise
+        finish(result.display, result.failed)
+        text = f"{SHELL_NOTE}{line}\n{result.text}"
+        if share and self.tasks.running:  # the model reads it at the next tool boundary
+            self.steering.outputs.append(Prompt(text))
+        elif share:
+            try:
+                await self.transcript.add(user(text))
+            except SaveFailed as error:
+                emit(Notice(str(error), "error"))

@@ -162,7 +162,7 @@ class TurnQueue:
         if draft.text.startswith("!"):
             line = draft.text.lstrip("!").strip()
             if line:
-                await self.run(self.session.run_shell(line, share=not draft.text.startswith("!!")))
+                await self.run(self.session.background.run_line(line, share=not draft.text.startswith("!!")))
             else:
                 usage = "Usage: !COMMAND runs a shell command; the agent sees its output. With !! it does not."
                 self._observer.show(Notice(usage, "error"))
@@ -174,7 +174,7 @@ class TurnQueue:
         if self._turn is None or self._turn.done() or self.session is None:
             return False
         if self._is_interrupted:
-            self.session.kill_children()
+            self.session.background.kill_lines()
         self._is_interrupted = True
         if not self.session.interrupt():  # a stream that is not a turn, such as a sync
             self._turn.cancel()
@@ -212,7 +212,7 @@ class TurnQueue:
             return
         await self.finish_turn(turn_timeout)
         if turn_timeout is not None:
-            self.session.kill_children()
+            self.session.background.kill_lines()
         tasks = [task for task in (self._turn, self._worker, *self._commands) if task is not None and not task.done()]
         for task in tasks:
             task.cancel()

@@ -118,7 +118,7 @@ async def test_interrupting_one_subagent_leaves_the_others_running(repository):
 
     def on_event(event):
         if isinstance(event, SubagentProgress) and event.id == "general-2" and event.is_over:
-            killers.append(asyncio.ensure_future(session.subagents.kill("general-1")))
+            killers.append(asyncio.ensure_future(session.background.subagents.kill("general-1")))
 
     seen = await play(session, on_event=on_event)
     slow, fast = results(session)
@@ -141,7 +141,7 @@ async def test_e6_interrupting_the_turn_ends_all_subagents(repository):
 
     seen = await play(session, on_event=on_event)
     assert seen[-1].outcome == "interrupted"
-    assert not session.subagents.has_running
+    assert not session.background.subagents.has_running
     assert results(session) == ["Interrupted by the user before it finished."]
     await session.close()
 
@@ -179,7 +179,7 @@ async def test_e6_the_answer_of_one_counts_where_the_budget_ended_meanwhile(repo
     session = await opened(repository, family)
     await play(session)
     assert results(session)[0].startswith("Found it.")
-    assert [child.state for child in session.subagents.started()] == ["done"]
+    assert [child.state for child in session.background.subagents.started()] == ["done"]
     assert session.transcript.usage.cost == pytest.approx(0.03)  # the parent's two calls, and that of the child
     await session.close()
 
@@ -187,7 +187,7 @@ async def test_e6_the_answer_of_one_counts_where_the_budget_ended_meanwhile(repo
 async def test_timeout_does_not_count_while_the_user_is_asked(repository):
     family = Family([start("slow"), "Late."], slow=[ScriptedReply("", hold=asyncio.Event().wait)])
     session = await opened(repository, family, settings={"subagents.max_seconds": 1})
-    session.subagents._settings = type(session.subagents._settings)(max_seconds=0.05)
+    session.background.subagents._settings = type(session.background.subagents._settings)(max_seconds=0.05)
     await play(session)
     assert "Stopped after 0.05 s (subagents.max_seconds)" in results(session)[0]
     await session.close()
@@ -248,14 +248,14 @@ async def test_background_subagent_reports_with_the_next_message(repository):
     session = await opened(repository, family)
     background = session.events()
     await play(session)
-    assert not session.subagents.started()[0].is_over
+    assert not session.background.subagents.started()[0].is_over
     gate.set()
     said = [event async for event in _until_said(background)]
     assert "general-1 is done" in said[-1].text
     await play(session, "and now?")
     contexts = [part.text for part in session.transcript.messages()[-2].parts_of(Context)]
     assert any("The answer is 42." in text for text in contexts)
-    assert session.subagents.take_reports() == []
+    assert session.background.subagents.take_reports() == []
     await session.close()
 
 
@@ -271,7 +271,7 @@ async def test_closing_the_session_ends_background_subagents(repository):
     session = await opened(repository, family)
     await play(session)
     await session.close()
-    assert not session.subagents.has_running
+    assert not session.background.subagents.has_running
 
 
 async def test_resumed_subagent_keeps_its_transcript_across_processes(repository):
@@ -287,7 +287,7 @@ async def test_resumed_subagent_keeps_its_transcript_across_processes(repository
     assert "In test_parse.py." in results(again)[-1]
     texts = [message.text for message in family.requests_of("deep")[0].messages]
     assert texts[-3:] == ["Look into #deep.", "The parser is in parse.py.", "And its tests?"]
-    titles = [info.title for info in (await again.subagents.saved()).values()]
+    titles = [info.title for info in (await again.background.subagents.saved()).values()]
     assert titles == ["general-1: the deep"]
     await again.close()
 
@@ -410,7 +410,7 @@ async def test_subagent_transcripts_stay_valid_however_they_end(seed, repository
     starts = ScriptedReply("", tuple(start(name) for name in ("one", "two")))
     family = Family([starts, "Done.", "Done."], one=[*script(), "One."], two=[*script(), "Two."])
     session = await opened(repository, family)
-    subagents, end, seen = session.subagents, chance.randint(3, 40), []
+    subagents, end, seen = session.background.subagents, chance.randint(3, 40), []
     kills = []
     async for event in session.send("go"):
         seen.append(event)

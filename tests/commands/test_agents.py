@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fakes.fake_front_end import FakeFrontEnd
+from fakes.turns import notices_of
 
 from ouro.assemble import opener
 from ouro.commands.slash import dispatch
@@ -34,8 +35,8 @@ async def test_agents_lists_kinds_files_and_one_subagents_work(repository, home)
     assert "There is no subagent `tester-7`" in front_end.lines[-2][1]
     assert front_end.lines[-1][1].startswith("No subagent `tester-1` is running.")
     assert front_end.shown[2].startswith("- **tester-1**: run the tests — done (")
-    assert [(task.id, task.is_running) for task in session.tasks()] == [("tester-1", False)]
+    assert [(task.id, task.is_running) for task in session.background.list()] == [("tester-1", False)]
     assert [tool.name for tool in model.requests[1].tools] == ["read", "shell"]
     assert model.requests[1].messages[0].text.startswith("You run tests.")
-    assert any("broken.md is not used: `wild` is not a mode" in line for line in session.notices)
+    assert any("broken.md is not used: `wild` is not a mode" in line for line in notices_of(session))
     await session.close()

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
+from fakes.turns import notices_of
 
 from ouro.assemble import opener
 from ouro.commands.slash import dispatch
@@ -100,6 +101,6 @@ async def test_broken_checks_file_is_a_notice_and_the_session_works(repository, 
     (home / ".ouro").mkdir(exist_ok=True)
     (home / ".ouro" / "checks.json").write_text("{")
     session, _ = await opened(repository, "Ok.")
-    assert any("checks.json cannot be read, so no check is in use" in notice for notice in session.notices)
+    assert any("checks.json cannot be read, so no check is in use" in notice for notice in notices_of(session))
     await play(session)
     await session.close()

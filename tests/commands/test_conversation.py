@@ -81,4 +81,4 @@ async def test_tasks_ends_a_job():
     await dispatch(front_end, "/tasks")
     await dispatch(front_end, "/tasks kill 3")
     assert front_end.shown == ["No background jobs and no subagents."]
-    assert front_end.session.killed_tasks == ["3"]
+    assert front_end.session.background.killed == ["3"]

@@ -62,7 +62,7 @@ from ouro.session import (
 from ouro.session.budget import SpendingReport
 from ouro.session.scrollback import Reached
 from ouro.session.session import SessionExtensions
-from ouro.settings import SubagentSettings
+from ouro.settings import SettingsSources, SubagentSettings
 from ouro.utils.log import mask_writes
 
 
@@ -245,39 +245,57 @@ class FakeSessionMemory(SessionMemory):
         super().__init__(SimpleNamespace(session_id=session.id), manager, lookup, None, None, None, 30)
 
 
+class FakeBackground:
+    """Shows `tasks`; records calls in `lines`, `killed` (tasks) and `kills` (of all lines)."""
+
+    def __init__(self) -> None:
+        self.subagents = Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings())
+        self.tasks: tuple = ()
+        self.lines: list[tuple[str, bool]] = []
+        self.killed: list[str] = []
+        self.kills = 0
+
+    def list(self) -> tuple:
+        return self.tasks
+
+    async def kill(self, task: str) -> None:
+        self.killed.append(task)
+
+    def kill_lines(self) -> None:
+        self.kills += 1
+
+    async def run_line(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
+        self.lines.append((line, share))
+        call = ToolCall("shell-1", "shell", {"command": line})
+        yield ToolStarted(call, line)
+        yield ToolFinished(call.id, "shell", Display("exit 0", CommandOutput(line, "output\n", 0)), False, 0.1)
+
+
 class FakeSession:
-    """Plays `turns`, one for each `send`; records calls in `sent`, `steered`, `answers`, `shell_lines`."""
+    """Plays `turns`, one for each `send`; records calls in `sent`, `steered`, `answers`."""
 
     def __init__(self, turns: Sequence[Turn] = (), *, session_id: str = "s-1", cwd: Path = Path("/project")) -> None:
         self.id = session_id
         self.cwd = cwd
         self.title = ""
         self.running = False
-        self.is_saved = True
         self.remember(None)
         self.todos: tuple[Todo, ...] = ()
-        self.notices: tuple[str, ...] = ()
         skills = Skills((), (), 0, lambda _path: True, lambda _off: None)
         instructions = ProjectInstructions(cwd, lambda _path: False)
         commands, servers = CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={})
-        self.extensions = SessionExtensions(commands, servers, skills, instructions)
-        self.subagents = Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings())
-        self.project = None
-        self.flags = {}
-        checks = SimpleNamespace(here=list)
-        self.turn = SimpleNamespace(hooks=SimpleNamespace(hooks=SimpleNamespace(checks=checks)))
+        self.extensions = SessionExtensions(commands, servers, skills, instructions, SettingsSources())
+        self.background = FakeBackground()
+        hooks = SimpleNamespace(hooks=SimpleNamespace(checks=SimpleNamespace(here=list)))
+        self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles())
         self.scrollback = FakeScrollback()
         self.rewind = FakeRewind()
         self.transcript = SimpleNamespace(whole=lambda: self.rewind.whole())
-        self.titles = FakeTitles()
         self.budget = FakeBudget()
         self.sent: list[str] = []
         self.sent_images: list[Image] = []
         self.steered: list[str] = []
         self.answers: list[tuple[str, UserAnswer]] = []
-        self.shell_lines: list[tuple[str, bool]] = []
-        self.killed_tasks: list[str] = []
-        self.kills = 0
         self.interrupts = 0
         self.closed = False
         self.choices = (ModelChoice("fake/one", True), ModelChoice("fake/two", False, "no key: set TWO_KEY"))
@@ -285,7 +303,6 @@ class FakeSession:
         self.rules = ("shell(git status*)",)
         self.known: list = []
         self.resumed = None
-        self.known_tasks: tuple = ()
         self.window = FakeWindow()
         self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)
         self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage, can_think=True)
@@ -372,21 +389,6 @@ class FakeSession:
         self.interrupts += 1
         self._interrupted.set()
         return True
-
-    def kill_children(self) -> None:
-        self.kills += 1
-
-    async def run_shell(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
-        self.shell_lines.append((line, share))
-        call = ToolCall("shell-1", "shell", {"command": line})
-        yield ToolStarted(call, line)
-        yield ToolFinished(call.id, "shell", Display("exit 0", CommandOutput(line, "output\n", 0)), False, 0.1)
-
-    def tasks(self) -> tuple:
-        return self.known_tasks
-
-    async def kill_task(self, task: str) -> None:
-        self.killed_tasks.append(task)
 
     def set_mode(self, mode) -> None:
         self._status = replace(self._status, mode=mode)

@@ -52,7 +52,7 @@ def main():
 
     code = asyncio.run(run_repl(opened, OpenRequest(), "".join(sys.argv[2:])))
     print(f"code={code} sent={session.sent} steered={session.steered} interrupts={session.interrupts}")
-    print(f"answers={session.answers} shell={session.shell_lines} closed={session.closed}")
+    print(f"answers={session.answers} shell={session.background.lines} closed={session.closed}")
 
 
 if __name__ == "__main__":

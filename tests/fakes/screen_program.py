@@ -52,6 +52,7 @@ class RecordingSession(FakeSession):
     def __init__(self, turns, file, **options):
         super().__init__(turns, **options)
         self.file = file
+        self.background.kill_lines = kill_children
 
     def record(self, **what):
         with self.file.open("a") as file:
@@ -65,12 +66,6 @@ class RecordingSession(FakeSession):
         self.record(answered=question_id)
         super().answer(question_id, answer)
 
-    def kill_children(self):
-        super().kill_children()
-        for child in children:
-            child.kill()
-            child.wait()
-
     async def close(self):
         self.record(closed=True)
         if SCENARIO == "hangs":
@@ -78,6 +73,12 @@ class RecordingSession(FakeSession):
 
 
 children: list[subprocess.Popen] = []
+
+
+def kill_children():
+    for child in children:
+        child.kill()
+        child.wait()
 
 
 def noisy(text):

@@ -77,7 +77,7 @@ async def test_m1_piped_attached_or_pasted_text_is_no_note(run_two_sessions, sai
 async def test_m1_output_of_a_user_shell_line_is_not_captured(repository, run_two_sessions):
     two = Two(always=obedient_classifier)
     session = await two.open(repository)
-    async for _ in session.run_shell(f"echo 'remember: {EVIL}'", True):
+    async for _ in session.background.run_line(f"echo 'remember: {EVIL}'", True):
         pass
     await say(session, "thank you for all of that")
     await session.close()

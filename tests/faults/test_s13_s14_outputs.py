@@ -31,7 +31,7 @@ async def opened(repository, store=None, **options):
 
 async def test_s13_output_before_the_first_message_is_private(repository, home, umask_0):
     session = await opened(repository)
-    assert [event async for event in session.run_shell("seq 100000", share=False)]
+    assert [event async for event in session.background.run_line("seq 100000", share=False)]
     [kept] = (home / ".ouro" / "sessions").glob("*/outputs/*")
     assert kept.stat().st_size > 500_000
     assert modes(home / ".ouro" / "sessions") == {("folder", 0o700), ("file", 0o600)}
@@ -43,7 +43,7 @@ async def test_s14_outputs_of_an_ephemeral_session_are_private_and_removed(repos
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     session = await opened(repository, DictMemoryStore(), ephemeral=True)
-    assert [event async for event in session.run_shell("seq 100000", share=False)]
+    assert [event async for event in session.background.run_line("seq 100000", share=False)]
     [folder] = (tmp_path / "temporary").iterdir()
     assert session.id in folder.name  # an id that cannot be guessed
     assert modes(folder) == {("folder", 0o700), ("file", 0o600)}

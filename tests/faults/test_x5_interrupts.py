@@ -179,7 +179,7 @@ async def test_x5_user_shell_line_that_cannot_be_saved_is_reported(repository, h
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(OpenFile, "write", full)
-    seen = [event async for event in session.run_shell("echo out", share=True)]
+    seen = [event async for event in session.background.run_line("echo out", share=True)]
     kinds = [type(event).__name__ for event in seen if not isinstance(event, ToolProgress)]
     assert kinds == ["ToolStarted", "ToolRunning", "ToolFinished", "Notice"]
     assert "No space left on device" in seen[-1].text

@@ -7,6 +7,7 @@ import json
 
 import pytest
 from fakes.model_server import Call, Reply
+from fakes.turns import notices_of
 
 from ouro.assemble import Options, open_session
 from ouro.commands.export import document
@@ -66,7 +67,7 @@ async def test_resume_sends_pictures_byte_for_byte(model, model_server, reposito
     assert SENT in last.raw.decode()
 
     session = await opened(repository, "latest")
-    assert session.notices == ()
+    assert notices_of(session) == []
     await say(session, "And after a rest?")
     await session.close()
     again = model_server.requests[-1]
@@ -80,7 +81,7 @@ async def test_missing_picture_is_reported_and_session_continues(model, model_se
     kept.unlink()
 
     session = await opened(repository, "latest")
-    [notice] = session.notices
+    [notice] = notices_of(session)
     assert f"outputs/{kept.name}" in notice
     await say(session, "And now?")
     await session.close()

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from fakes.files import write
+from fakes.turns import notices_of
 
 from ouro.assemble import Options, opener
 from ouro.events import Notice, PermissionAsked, Permit, Prompted, SubagentProgress, ToolStarted, TurnFinished
@@ -181,14 +182,16 @@ async def test_e4_commands_of_an_untrusted_project_are_not_loaded(repository):
     await run(session, "/x")
     assert not any("<command" in part.text for item in model.requests[-1].messages for part in item.parts_of(Context))
     assert not (repository / "made").exists()
-    assert session.notices[0] == "The project is not trusted: 1 file not obeyed. `ouro doctor` lists them."
+    assert notices_of(session)[0] == "The project is not trusted: 1 file not obeyed. `ouro doctor` lists them."
     await session.close()
 
 
 async def test_command_with_a_builtin_name_is_not_used_and_reported(home, repository):
     write(home / ".claude/commands/compact.md", "Do something else.")
     session, _ = await opened(repository)
-    assert session.notices == ("~/.claude/commands/compact.md is not used: /compact is a command of ouro. Rename it.",)
+    assert notices_of(session) == [
+        "~/.claude/commands/compact.md is not used: /compact is a command of ouro. Rename it."
+    ]
     assert session.extensions.commands.find("compact") is None
     await session.close()
 

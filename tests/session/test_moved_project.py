@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from fakes.turns import notices_of
 
 from ouro.assemble import Options, open_session
 from ouro.errors import SessionInUse, SessionNotFound
@@ -43,7 +44,7 @@ async def test_session_of_a_moved_project_is_found_by_id_with_a_notice(places):
 
     session = await opened(new, was[:8])
     assert session.id == was
-    [notice] = [each for each in session.notices if "does not exist" in each]
+    [notice] = [each for each in notices_of(session) if "does not exist" in each]
     assert f"{places / 'old'}, the folder of this session, does not exist: it continues in {new}." in notice
     assert (await session.resumed.card()).folder == str(new)
     await session.close()
@@ -54,7 +55,7 @@ async def test_session_of_a_moved_project_is_found_by_id_with_a_notice(places):
     await copy.close()
     again = await opened(new, "latest")
     assert again.id == copy.id
-    assert not [each for each in again.notices if "is gone" in each]
+    assert not [each for each in notices_of(again) if "is gone" in each]
     await again.close()
 
 
@@ -80,6 +81,6 @@ async def test_session_open_in_one_folder_cannot_be_written_from_another(places)
         await opened(places / "other", was)
     looker = await opened(places / "other", was, read_only=True)
     assert (await looker.resumed.card()).folder == str(places / "other")
-    assert not [each for each in looker.notices if "is gone" in each]
+    assert not [each for each in notices_of(looker) if "is gone" in each]
     await looker.close()
     await holder.close()

@@ -271,7 +271,7 @@ async def test_user_shell_line_is_undone_with_the_message_before_it(repository):
     open_session, model = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "a")
-    await collect(session.run_shell("echo beside", share=True))
+    await collect(session.background.run_line("echo beside", share=True))
     await say(session, "b")
     assert [each.text for each in session.rewind.points()] == ["a", "b"]
     await session.rewind.undo()

@@ -189,7 +189,7 @@ async def test_output_of_an_interrupted_shell_line_is_kept(repository):
     open_session, _ = make(repository)
     session = await open_session(OpenRequest())
     seen = []
-    async with aclosing(session.run_shell("echo printed; sleep 60", share=True)) as events:
+    async with aclosing(session.background.run_line("echo printed; sleep 60", share=True)) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, ToolProgress):
@@ -230,11 +230,11 @@ async def test_environment_is_sent_once_and_again_on_change(repository):
 async def test_user_shell_line_is_shown_and_shared_if_requested(repository):
     open_session, model = make(repository, "I see.")
     session = await open_session(OpenRequest())
-    seen = await collect(session.run_shell("echo out; false", share=True))
+    seen = await collect(session.background.run_line("echo out; false", share=True))
     kinds = [type(event) for event in seen if not isinstance(event, ToolProgress)]
     assert kinds == [ToolStarted, ToolRunning, ToolFinished]
     assert seen[-1].failed
-    await collect(session.run_shell("echo private", share=False))
+    await collect(session.background.run_line("echo private", share=False))
     await collect(session.send("what was that?"))
     asked = str(model.requests[0].messages)
     assert "echo out; false" in asked
@@ -294,7 +294,7 @@ async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_undone(re
     session = await open_session(OpenRequest())
     turn = asyncio.create_task(collect(session.send("one")))
     await until(lambda: model.requests)
-    await collect(session.run_shell("echo from beside", share=True))
+    await collect(session.background.run_line("echo from beside", share=True))
     assert (session.waiting, session.withdraw()) == ((), None)
     going.set()
     await turn
@@ -307,12 +307,13 @@ async def test_destructive_user_shell_line_asks_first(repository, answer, is_the
     (repository / "new.txt").write_text("x")
     open_session, _ = make(repository)
     session = await open_session(OpenRequest())
-    async for event in session.run_shell("git clean -fd", share=False):
+    async for event in session.background.run_line("git clean -fd", share=False):
         if isinstance(event, QuestionAsked):
             assert "git clean deletes untracked files" in event.question.text
             session.answer(event.question_id, Reply((answer,)))
     assert (repository / "new.txt").exists() is is_there
-    assert [event async for event in session.run_shell("ls", share=False) if isinstance(event, QuestionAsked)] == []
+    seen = await collect(session.background.run_line("ls", share=False))
+    assert not [event for event in seen if isinstance(event, QuestionAsked)]
     await session.close()
 
 

@@ -57,7 +57,7 @@ async def test_compaction_receipt_is_shown_again_on_resume(repository):
 async def test_shell_line_of_the_user_is_shown_again_as_when_it_ran(repository):
     session = await opened(repository, "I see.")
     lines = ("printf 'a\\n[b]\\n'", "true", "echo out; exit 3", "kill -9 $$")
-    ran = [event for line in lines async for event in session.run_shell(line, share=True)]
+    ran = [event for line in lines async for event in session.background.run_line(line, share=True)]
     await say(session, "What was that?")
     await session.close()
 

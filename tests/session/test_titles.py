@@ -150,12 +150,12 @@ async def test_requested_title_replaces_any_title(repository):
     open_session, _model = make(repository, "One.", "Mend the parser", "...", interactive=False)
     session = await open_session(OpenRequest())
     with pytest.raises(UsageError, match="There are no messages yet"):
-        await session.titles.find()
+        await session.turn.titles.find()
     await say(session, "one")
     session.rename("mine")
-    assert (await session.titles.find(), session.title) == ("Mend the parser", "Mend the parser")
+    assert (await session.turn.titles.find(), session.title) == ("Mend the parser", "Mend the parser")
     with pytest.raises(UsageError, match="gave no title"):
-        await session.titles.find()
+        await session.turn.titles.find()
     assert session.title == "Mend the parser"
     await session.close()
 

@@ -89,7 +89,7 @@ async def test_a_second_interrupt_of_a_turn_kills_child_processes():
     assert queue.interrupt()
     assert queue.interrupt()
     await queue.idle()
-    assert (session.interrupts, session.kills, recorder.ended) == (2, 1, ["interrupted"])
+    assert (session.interrupts, session.background.kills, recorder.ended) == (2, 1, ["interrupted"])
 
 
 @pytest.mark.parametrize("holds", [True, False])
@@ -123,7 +123,7 @@ async def test_commands_run_at_once_and_shell_lines_wait():
     queue.queue(Draft("!!ls"))
     wait.until.set()
     await queue.idle()
-    assert session.shell_lines == [("ls", False)]
+    assert session.background.lines == [("ls", False)]
 
 
 async def test_a_custom_command_typed_during_a_turn_is_the_next_turn():
@@ -219,4 +219,4 @@ async def test_session_that_does_not_close_is_abandoned_after_the_timeout():
     queue.say(Draft("go"))
     await until(lambda: session.running)
     await queue.close(turn_timeout=1, timeout=0.01)
-    assert (session.kills, queue.running) == (1, False)
+    assert (session.background.kills, queue.running) == (1, False)

@@ -114,7 +114,6 @@ class EditorAgent:
         self._sessions: dict[str, EditorSession] = {}
         self._untrusted: dict[str, tuple[TrustNeeded, Callable[[], Awaitable[EditorSession]]]] = {}
         """The sessions whose folder is not trusted, and what opens them again when it is."""
-        self._later: set[asyncio.Task[None]] = set()
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn
@@ -282,18 +281,12 @@ class EditorAgent:
         editor = self._sessions[session.id] = EditorSession(
             session, self._client, updates, can_fill_forms=can_fill_forms
         )
-        task = asyncio.create_task(self._greet(editor))  # runs after the response was sent
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        asyncio.get_running_loop().call_soon(editor.send_commands)  # runs after the response was sent
         return editor
 
     @property
     def _shows_terminals(self) -> bool:
         return bool((self._can.field_meta or {}).get("terminal_output"))
-
-    async def _greet(self, editor: EditorSession) -> None:
-        editor.send_commands()
-        editor.send(notice(text) for text in editor.session.notices)
 
     async def _ask_for_trust(self, session_id: str) -> None:
         """Ask whether the folder is trusted; if so, open the session again with the folder's files in use."""

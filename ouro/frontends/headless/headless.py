@@ -124,8 +124,6 @@ class HeadlessRun(TurnObserver):
         self._output.started(self._session)
         if self._session.resumed is not None and self._output.prints_events:
             self._output.event(events.Notice(card_line(await self._session.resumed.card(), now())))
-        for notice in self._session.notices:
-            self.show(events.Notice(notice))
         if prompt:
             self._queue.queue(Draft(prompt))
         self._queue.attach(self._session)

@@ -401,8 +401,6 @@ class ReplFrontEnd(FrontEnd):
             return None
         self._turns.attach(session)
         self._repl.begin_session(session)
-        for notice in session.notices:
-            self.say(notice, "warning")
         if request.message:
             await self.go_to(request.message)
         else:

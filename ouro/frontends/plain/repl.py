@@ -325,7 +325,7 @@ class Repl(TurnObserver):
         await self.reader.close()
         if self.turns.session is not None:
             await self.turns.close()
-            if self.turns.session.is_saved:
+            if self.turns.session.status().is_saved:
                 self._printer.say(f"Continue with: ouro --resume {self.turns.session.id[:8]}")
 
 

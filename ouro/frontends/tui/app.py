@@ -196,7 +196,7 @@ class KeyActions:
         session = self._conversation.session
         if self._conversation.prompt.text or self._app.screen is not self._conversation:
             return
-        if session is not None and any(task.is_running and task.outlives_turn for task in session.tasks()):
+        if session is not None and any(task.is_running and task.outlives_turn for task in session.background.list()):
             self._turns.say(Draft("/exit"))  # the command asks the user
         else:
             self._app.exit(0)
@@ -252,7 +252,7 @@ class KeyActions:
         from ouro.frontends.tui.screens.list_sheets import TasksSheet  # rarely used
 
         session = self._front_end.session
-        self._app.push_screen(TasksSheet(session.tasks, session.kill_task))
+        self._app.push_screen(TasksSheet(session.background.list, session.background.kill))
 
     async def receipt(self) -> None:
         if self._front_end.session.memory.manager is None:

@@ -238,8 +238,6 @@ class ScreenFrontEnd:
         self._conversation.attach(session, is_new=turn is not None)
         if message:
             await self._conversation.go_to(message)
-        for notice in session.notices:
-            self._conversation.show(Notice(notice, "warning"))
         self._turns.attach(session, turn)
         if session.resumed is not None:
             self._resume_card = asyncio.create_task(self._show_resumed(session, session.resumed))

@@ -197,7 +197,7 @@ async def _run(start: SessionStart, make_app: Callable[[], OuroApp], frame: Firs
             opening.cancel()
             return
         if app.turns.session is not None:
-            app.turns.session.kill_children()
+            app.turns.session.background.kill_lines()
         app.exit(code)
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
@@ -234,7 +234,7 @@ def _print_end(app: OuroApp) -> None:
         if app.failure is not None:
             print(clean(str(app.failure)), file=sys.stderr)  # noqa: T201 (the screen is closed)
         elif session is not None and (tail := app.conversation.transcript.tail(TAIL_LINES).strip("\n")):
-            resume = f"\n\nContinue with: ouro --resume {session.id[:8]}" if session.is_saved else ""
+            resume = f"\n\nContinue with: ouro --resume {session.id[:8]}" if session.status().is_saved else ""
             print(f"{tail}{resume}")  # noqa: T201
             sys.stdout.flush()
     except OSError:

@@ -78,9 +78,9 @@ async def test_escape_interrupts_and_a_second_one_kills_the_children():
             "Deaf", (), {"wait": asyncio.Event().wait, "set": lambda self: None, "is_set": lambda self: False}
         )()
         await pilot.press("escape")
-        assert (session.interrupts, session.kills) == (1, 0)
+        assert (session.interrupts, session.background.kills) == (1, 0)
         await pilot.press("escape")
-        assert (session.interrupts, session.kills) == (2, 1)
+        assert (session.interrupts, session.background.kills) == (2, 1)
 
 
 async def test_escape_returns_queued_messages_to_the_prompt():
@@ -169,8 +169,8 @@ async def test_one_mark_shares_a_shell_line_and_two_keep_it_private():
         await pilot.press("enter")
         await type_text(pilot, "!!env")
         await pilot.press("enter")
-        await until(pilot, lambda: len(session.shell_lines) == 2)
-    assert session.shell_lines == [("ls -l", True), ("env", False)]
+        await until(pilot, lambda: len(session.background.lines) == 2)
+    assert session.background.lines == [("ls -l", True), ("env", False)]
 
 
 async def test_heading_is_sent_as_a_message():
@@ -307,16 +307,16 @@ async def test_a_compaction_waits_for_a_shell_line_and_runs_as_a_turn():
     session, wait = FakeSession([]), Wait()
 
     async def line(text, share):
-        session.shell_lines.append((text, share))
+        session.background.lines.append((text, share))
         await wait.until.wait()
         yield Notice("done")
 
-    session.run_shell = line
+    session.background.run_line = line
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await type_text(pilot, "!make")
         await pilot.press("enter")
-        await until(pilot, lambda: session.shell_lines)
+        await until(pilot, lambda: session.background.lines)
         await type_text(pilot, "/compact the tests")
         await pilot.press("enter")
         await until(pilot, lambda: "Runs when the turn has ended" in shown(pilot.app))

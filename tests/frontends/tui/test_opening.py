@@ -7,9 +7,7 @@ from fakes.fake_session import FakeSession, opener, says
 from fakes.screens import opened, screen_of, screen_text, shown, type_text, until
 
 from ouro.errors import DemoRequested, NoModelError, SessionNotFound, TrustNeeded
-from ouro.events import (
-    TextDelta,
-)
+from ouro.events import Notice, TextDelta
 from ouro.frontends.tui.screens import sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session import OpenRequest
@@ -33,7 +31,7 @@ async def test_messages_before_the_session_opens_are_sent_afterwards():
 async def test_resumed_session_shows_its_transcript_and_notices():
     session = FakeSession()
     session.shown_before = [TextDelta("what was said before")]
-    session.notices = ("a torn record was set aside",)
+    session.emit_event(Notice("a torn record was set aside", "warning"))
     async with screen_of(session, request=OpenRequest("latest")).run_test() as pilot:
         await opened(pilot)
         await until(pilot, lambda: "a torn record was set aside" in shown(pilot.app))

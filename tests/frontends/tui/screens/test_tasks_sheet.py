@@ -13,7 +13,7 @@ AGENT = BackgroundTask("explore-1", "find the callers", "running: grep total", T
 
 async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_k():
     session = FakeSession()
-    session.known_tasks = (AGENT, SERVER)
+    session.background.tasks = (AGENT, SERVER)
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("ctrl+b")
@@ -24,22 +24,22 @@ async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_k():
         await until(pilot, lambda: "GET /index.html" in screen_text(pilot.app))
         assert "❯ job_1  npm run dev" in screen_text(pilot.app)
         await pilot.press("k")
-        await until(pilot, lambda: session.killed_tasks == ["job_1"])
-        session.known_tasks = ()
+        await until(pilot, lambda: session.background.killed == ["job_1"])
+        session.background.tasks = ()
         await until(pilot, lambda: "No background jobs and no subagents." in screen_text(pilot.app))
         await pilot.press("k", "ctrl+b")
         await until(pilot, lambda: not isinstance(pilot.app.screen, TasksSheet))
-    assert session.killed_tasks == ["job_1"]
+    assert session.background.killed == ["job_1"]
 
 
 async def test_a_task_that_has_just_ended_is_not_an_error(monkeypatch):
     session = FakeSession()
-    session.known_tasks = (AGENT,)
+    session.background.tasks = (AGENT,)
 
     async def kill(task):
         raise ToolError(f"No subagent `{task}` is running.")
 
-    monkeypatch.setattr(session, "kill_task", kill)
+    monkeypatch.setattr(session.background, "kill", kill)
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("ctrl+b")
