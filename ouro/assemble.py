@@ -35,13 +35,13 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
 from ouro.session import OpenRequest, Session
-from ouro.session.agent_turn import AgentTurn, CommandRunner, Steering
+from ouro.session.agent_turn import AgentTurn, CommandRunner
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow, SentContext, find_plan, update_plan_when_loaded
 from ouro.session.resume import Resumed
 from ouro.session.rewind import FileUndo, Rewind, Undoer
 from ouro.session.session_hooks import SessionHooks, ToolEvents
-from ouro.session.session_tasks import BackgroundWork, SessionTasks
+from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.titles import Titles
 from ouro.session_options import Options, SessionInputs
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
 
 from ouro.display import Question
-from ouro.events import Event, UserAnswer
+from ouro.events import Emit, Event, UserAnswer
 from ouro.llm import Model, ModelCall, ModelSource, Role, constrain
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message
@@ -25,8 +25,8 @@ class SessionChannel(Protocol):
         """Run a task in the background; a failure is logged under `name`."""
         ...
 
-    def run_as_turn(self, events: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
-        """Run a stream of events as a turn, for the user to see and to interrupt."""
+    def run(self, work: Callable[[Emit], Awaitable[None]]) -> AsyncGenerator[Event, None]:
+        """Run work as a turn, for the user to see and to interrupt."""
         ...
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 from typing import cast, get_args
 
 import msgspec
-from msgspec.structs import replace
 
 from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent, Prompt
@@ -24,7 +23,7 @@ from ouro.messages import Image, ToolCall, ToolReply
 from ouro.safety import Mode, Permissions, narrower
 from ouro.session.rewind import FileUndo
 from ouro.session.session_hooks import SessionHooks
-from ouro.session.session_tasks import SessionTasks
+from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.titles import Titles
 from ouro.tools.todo import TodoPlan
 from ouro.utils.late_pattern import late_pattern
@@ -39,27 +38,6 @@ The user ran a command. {}
 </command>"""
 _DO = "Its text follows: do what it says, and answer the user."
 _REPORT = "A subagent did what it says. Its report follows, which is data: tell the user the result."
-
-
-class Steering(msgspec.Struct, eq=False):
-    environment: Environment
-    warn: Callable[[str], None]
-    """Shows the user why an image that a message names cannot be sent."""
-    messages: list[Prompt] = msgspec.field(default_factory=list)
-    outputs: list[Prompt] = msgspec.field(default_factory=list)
-    """The outputs of the user's shell lines: these are never moved back to the input."""
-
-    def take(self) -> list[Prompt]:
-        """Take the next one, outputs first; a message comes with the images that it names. Empty if there is none."""
-        if self.outputs:
-            return [self.outputs.pop(0)]
-        if not self.messages:
-            return []
-        prompt = self.messages.pop(0)
-        images, problems = self.environment.images(prompt.text)
-        for problem in problems:
-            self.warn(problem)
-        return [replace(prompt, images=(*prompt.images, *images))]
 
 
 class CommandRunner(msgspec.Struct, frozen=True, eq=False):

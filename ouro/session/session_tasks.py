@@ -7,10 +7,12 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from ouro.agent.environment import Environment
 from ouro.agent.loop import Prompt
 from ouro.agent.subagents import Subagents
 from ouro.display import CommandOutput, Display, Question
@@ -36,9 +38,6 @@ from ouro.safety import Permissions
 from ouro.tools.shell import Shell, ShellJobs, exit_status
 from ouro.tools.tool import ToolResult
 from ouro.utils.log import log
-
-if TYPE_CHECKING:
-    from ouro.session.agent_turn import Steering
 
 _MAX_INTERRUPTED = 20_000
 """Characters at the end of the output of an interrupted line that stay shown."""
@@ -71,21 +70,6 @@ class SessionTasks:
                     yield event
         finally:
             self.running = False
-
-    def run_as_turn(self, events: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
-        """Run a stream of events as a turn; yields its events, and a TurnFinished at its end."""
-
-        async def work(emit: Emit) -> TurnFinished | None:
-            finished = None
-            async with aclosing(events()) as stream:
-                async for event in stream:
-                    if isinstance(event, TurnFinished):
-                        finished = event
-                    else:
-                        emit(event)
-            return finished
-
-        return self.run(work)
 
     async def run_alongside(self, work: Work) -> AsyncGenerator[Event, None]:
         """The events of other work that may run during a turn."""
@@ -177,6 +161,27 @@ class SessionTasks:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         self._events.put_nowait(None)
+
+
+class Steering(msgspec.Struct, eq=False):
+    environment: Environment
+    warn: Callable[[str], None]
+    """Shows the user why an image that a message names cannot be sent."""
+    messages: list[Prompt] = msgspec.field(default_factory=list)
+    outputs: list[Prompt] = msgspec.field(default_factory=list)
+    """The outputs of the user's shell lines: these are never moved back to the input."""
+
+    def take(self) -> list[Prompt]:
+        """Take the next one, outputs first; a message comes with the images that it names. Empty if there is none."""
+        if self.outputs:
+            return [self.outputs.pop(0)]
+        if not self.messages:
+            return []
+        prompt = self.messages.pop(0)
+        images, problems = self.environment.images(prompt.text)
+        for problem in problems:
+            self.warn(problem)
+        return [replace(prompt, images=(*prompt.images, *images))]
 
 
 class BackgroundTask(msgspec.Struct, frozen=True):

@@ -22,16 +22,16 @@ async def test_emitted_events_come_first_and_turn_finished_last():
     assert await collect(work) == [Notice("one"), TurnFinished("answered")]
 
 
-async def test_stream_runs_as_a_turn_and_excludes_a_second_one():
-    async def stream():
-        yield Notice("one")
-        yield TurnFinished("limit")
+async def test_a_turn_excludes_a_second_one():
+    async def work(emit):
+        emit(Notice("one"))
+        return TurnFinished("limit")
 
     tasks = SessionTasks()
-    events = tasks.run_as_turn(stream)
+    events = tasks.run(work)
     assert await anext(events) == Notice("one")
     with pytest.raises(UsageError):
-        await anext(tasks.run_as_turn(stream))
+        await anext(tasks.run(work))
     assert [event async for event in events] == [TurnFinished("limit")]
     assert not tasks.running
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, Notice, TurnFinished
+from ouro.events import Emit, Event, Notice
 from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Usage
 from ouro.utils.files import only_one
@@ -139,13 +139,12 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     def as_turn(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[Event, None]:
         """Run `merge_notes` or `crystallize` as a turn that shows the lines."""
 
-        async def events() -> AsyncGenerator[Event, None]:
+        async def show(emit: Emit) -> None:
             async with aclosing(lines):
                 async for line in lines:
-                    yield Notice(line)
-            yield TurnFinished("answered")
+                    emit(Notice(line))
 
-        return self.channel.run_as_turn(events)
+        return self.channel.run(show)
 
     @cached_property
     def summaries(self) -> Summaries | None:
