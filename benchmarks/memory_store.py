@@ -74,7 +74,7 @@ async def turn_ends(project: Path, runs: int) -> list[float]:
     facts = Path(os.environ["OURO_HOME"], "memory", "facts.md")
     learned = (call("write", path=str(facts), content=f"- Fact {number}.\n") for number in range(runs + 1))
     model = ScriptedModel([step for write in learned for step in (write, "Noted.")])
-    session = await opener(Options(project, ready_model=model, mode="auto"))(OpenRequest())
+    session = await opener(Options(project, {"permissions.mode": "auto"}, ready_model=model))(OpenRequest())
     figures = []
     for number in range(runs + 1):
         async for event in session.send(f"Fact {number}."):

@@ -410,25 +410,26 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
             raise UsageError(f"`{name}` is a list, not `{given}`.", "Put it in brackets.")
     more = options.get("settings", {})
     settings = {
+        "model": model or None,
         "effort": options.get("effort"),
+        "permissions.mode": options.get("mode"),
+        "permissions.allow": tuple(options.get("allow", ())),
         "permissions.deny": tuple(options.get("deny", ())),
         "limits.max_turns": options.get("max_turns"),
         "limits.max_cost": options.get("max_cost"),
     }
-    others = {"model": model, "permissions.mode": options.get("mode"), "permissions.allow": options.get("allow")}
-    if twice := next((name for name in more if (settings | others).get(name)), None):
+    if twice := next((name for name in more if settings.get(name)), None):
         raise UsageError(f"`{twice}` is set twice: as an option, and in `settings`.", "Remove one of them.")
+    if ready := None if isinstance(model, str) else model:
+        settings["model"] = None
     asked = [*more.get("permissions.ask", ()), *(tool.name for tool in tools if tool.asks)]
     return Options(
         cwd=cwd,
-        model=model if isinstance(model, str) else "",
-        mode=options.get("mode"),
-        allow=tuple(options.get("allow", ())),
         settings={**settings, **more, "permissions.ask": asked},
         add_dirs=tuple(Path(folder).expanduser().absolute() for folder in options.get("add_dirs", ())),
         ephemeral=not options.get("save", True),
         memory=options.get("memory", True),
-        ready_model=None if isinstance(model, str) else model,
+        ready_model=ready,
         tools=tuple(tool.in_folder(cwd) for tool in tools),
     )
 

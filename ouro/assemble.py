@@ -72,7 +72,8 @@ def opener(options: Options) -> Opener:
 
     async def open_one(request: OpenRequest) -> Session:
         nonlocal options
-        options = replace(options, model=request.model or options.model)
+        if request.model:
+            options = replace(options, settings={**options.settings, "model": request.model})
         try:
             session = await open_session(options, request, store)
         except NoModelError as error:
@@ -134,7 +135,7 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     limit_arenas()
     trust = safety.TrustStore(get_trust_path())
     trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
-    places = settings_by_place(find_root(options.cwd) if trusted else None, options.flags())
+    places = settings_by_place(find_root(options.cwd) if trusted else None, options.settings)
     demand_rules(places, [tool.name for tool in options.tools])
     settings = build_settings(explain_settings(places))
     catalog = Catalog.from_files()
@@ -194,7 +195,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         self.plan.items = find_plan(self.transcript)
         if self.info is not None:  # the command line may have named another model
             self.transcript.set_model(self.models.current()[0].spec.name)
-        if mode := self.inputs.options.mode:
+        if mode := self.inputs.options.settings.get("permissions.mode"):
             self.transcript.set_mode(mode)
         window, turn = ContextWindow(self.compactor, self.tasks), self._turn()
         return Session(
@@ -295,7 +296,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         The mode of a resumed session is never wider than that of the project's own settings.
         """
         saved = self.transcript.mode
-        if self.inputs.options.mode is None and saved in get_args(safety.Mode):
+        if not self.inputs.options.settings.get("permissions.mode") and saved in get_args(safety.Mode):
             return cast("safety.Mode", stricter_mode(saved, self.inputs.places))
         return self.inputs.settings.permissions.mode
 

@@ -202,7 +202,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return "\n\n".join(filter(None, (prompt, self.skills.prompt())))
 
     def found(self) -> SessionExtensions:
-        settings = SettingsSources(self.root if self.inputs.trusted else None, self.inputs.options.flags())
+        settings = SettingsSources(self.root if self.inputs.trusted else None, self.inputs.options.settings)
         return SessionExtensions(self.commands, self.servers, self.skills, self.instructions, settings)
 
     async def _connect(self, server: str) -> None:

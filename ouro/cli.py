@@ -369,10 +369,10 @@ def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
 
     return Options(
         cwd=_folder(args),
-        model=args.model,
-        mode=args.mode,
-        allow=tuple(args.allow),
         settings={
+            "model": args.model or None,
+            "permissions.mode": args.mode,
+            "permissions.allow": tuple(args.allow),
             "permissions.deny": tuple(args.deny),
             "limits.max_turns": args.max_turns,
             "limits.max_cost": args.max_cost,

@@ -96,9 +96,8 @@ async def unsaved_session() -> AsyncIterator[Session]:
 async def config(context: ActionContext) -> Answer:
     """Show the settings of a session in this folder."""
     root, is_trusted, notices = _trust_of(context.cwd)
-    sources = SettingsSources(root if is_trusted else None)
-    if context.session:
-        sources = context.session.extensions.settings
+    session = context.session
+    sources = session.extensions.settings if session else SettingsSources(root if is_trusted else None)
     given = explain_settings(settings_by_place(*sources))
     if sources.project is None and (root / CONFIG_FILE).exists():
         notices.append(f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro` here.")

@@ -169,8 +169,8 @@ def _opener(project: Path, *, watched: bool = True) -> Opener:
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     test_command = f"{python} -m unittest"
     model = recorded_model(test_command, PACE if watched else 0, watched=watched)
-    allow = (f"shell({test_command})",)
-    return opener(Options(project, mode="ask", allow=allow, ephemeral=True, ready_model=model))
+    settings = {"permissions.mode": "ask", "permissions.allow": (f"shell({test_command})",)}
+    return opener(Options(project, settings, ephemeral=True, ready_model=model))
 
 
 def _headless(project: Path, *, as_json: bool) -> int:

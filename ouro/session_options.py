@@ -10,7 +10,7 @@ import msgspec
 
 from ouro.errors import NoModelError
 from ouro.llm import Catalog, Model, Role
-from ouro.safety import Mode, TrustStore
+from ouro.safety import TrustStore
 from ouro.settings import McpServerSettings, Settings
 from ouro.settings_sources import SettingsByPlace, explain_settings
 from ouro.tools.files_seen import EditorBuffers
@@ -24,11 +24,8 @@ class Options(msgspec.Struct, frozen=True):
     """What the command line or a program sets for every session that it opens."""
 
     cwd: Path
-    model: str = ""
-    mode: Mode | None = None
-    allow: tuple[str, ...] = ()
     settings: Mapping[str, Any] = {}
-    """Further settings by dotted name; they override all other places."""
+    """By dotted name (None: not set); they override all other places."""
     add_dirs: tuple[Path, ...] = ()
     ephemeral: bool = False
     interactive: bool = False
@@ -46,11 +43,6 @@ class Options(msgspec.Struct, frozen=True):
     """The terminals of an editor, for the commands of the agent."""
     mcp_servers: Mapping[str, McpServerSettings] = {}
     """MCP servers from an editor, by name; servers in the settings win."""
-
-    def flags(self) -> dict[str, Any]:
-        """Settings of the command line by name; they go before those of all files."""
-        own = {"model": self.model or None, "permissions.mode": self.mode, "permissions.allow": self.allow}
-        return {**own, **self.settings}
 
 
 class SessionInputs(msgspec.Struct):
@@ -71,7 +63,7 @@ class SessionInputs(msgspec.Struct):
         options, catalog = self.options, self.catalog
         if options.ready_model:
             return options.ready_model.spec.name
-        if used_before and not options.model:
+        if used_before and not options.settings.get("model"):
             if not (reason := catalog.unusable(used_before)):
                 return used_before
             self.notices.append(f"{used_before}, which this session used, cannot be used now: {reason}.")

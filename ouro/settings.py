@@ -314,9 +314,9 @@ class Settings:
 
 
 class SettingsSources(NamedTuple):
-    """What sets the settings of a session besides the user's file and variables (see `settings_by_place`)."""
+    """Where settings come from besides the user's file and variables."""
 
     project: Path | None = None
-    """The root of the repository, if it is trusted."""
+    """The root of a repository that is trusted; its `.ouro/config.yaml` is read, but cannot permit more."""
     flags: Mapping[str, Any] = {}
-    """Settings of the command line or the program, by dotted name."""
+    """Settings of the command line or a program, by dotted name (`permissions.mode`); None: not set."""

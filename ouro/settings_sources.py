@@ -70,11 +70,7 @@ NAMES = {
 
 
 def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """Load the effective settings.
-
-    Args:
-        project: the root of a folder that the user trusts; its `.ouro/config.yaml` is read, but cannot permit more.
-        flags: settings of the command line, by dotted name (`permissions.mode`); None: not set.
+    """Load the effective settings; the arguments are those of SettingsSources.
 
     Raises:
         ConfigError: a file or a variable has a value that is not valid.

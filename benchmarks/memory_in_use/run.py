@@ -178,7 +178,9 @@ class PlayedTurn:
 async def play_turn(repository: Path, model: Model, text: str, answer: str = "") -> PlayedTurn:
     """One turn of a new session, up to the end of capture."""
     recording = Recording(model, answer)
-    options = Options(repository, ready_model=recording, trust=True, interactive=True, mode="auto")
+    options = Options(
+        repository, ready_model=recording, trust=True, interactive=True, settings={"permissions.mode": "auto"}
+    )
     session: Session = await opener(options)(OpenRequest())
     events: list[Event] = []
     async for event in session.send(text):

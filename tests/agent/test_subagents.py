@@ -219,7 +219,7 @@ async def test_e6_mode_change_applies_to_a_running_subagent(repository):
     family = Family(
         [start("writer"), "Done."], writer=[call("todo", todos=[]), call("write", path="n", content="x"), "."]
     )
-    session = await opened(repository, family, mode="auto")
+    session = await opened(repository, family, settings={"permissions.mode": "auto"})
 
     def on_event(event):
         if isinstance(event, SubagentProgress) and event.calls == 1:
@@ -316,7 +316,7 @@ async def test_worktree_with_changes_returns_a_branch_else_it_is_removed(reposit
         change=[call("write", path="new.txt", content="from the branch\n"), "Written."],
         look=["Nothing to do."],
     )
-    session = await opened(repository, family, mode="edit")
+    session = await opened(repository, family, settings={"permissions.mode": "edit"})
     await play(session)
     changed, unchanged = results(session)
     branch = git(repository, "branch", "--list", "ouro/*", "--format=%(refname:short)")
@@ -353,7 +353,7 @@ async def test_subagent_cannot_write_memory(repository, home):
         [start("writer"), "Done."],
         writer=[call("write", path=str(memory / "facts.md"), content="- A lie.\n"), "Refused."],
     )
-    session = await opened(repository, family, mode="auto")
+    session = await opened(repository, family, settings={"permissions.mode": "auto"})
     await play(session)
     assert not (memory / "facts.md").exists()
     await session.close()

@@ -32,7 +32,6 @@ ONE_FILE_EACH = (
 WIDE_STRUCTS = {
     "memory/long_term/entries.py": "its flat fields are the JSON of `ouro memory list`",
     "llm/models_file.py": "an entry of models.yaml has as many fields as settings",
-    "session_options.py": "as many options as the command line has flags",
     "settings.py": "a section of config.yaml has as many fields as settings",
     "memory/record_fields.py": "the shape of a record in a session file",
     "memory/backend.py": "a record in a session file; a session in the list, one row of sessions/.index.yaml",

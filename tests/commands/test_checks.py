@@ -21,7 +21,7 @@ TOX = call("shell", command="cd . && tox -q")
 
 async def opened(folder, *script):
     model = ScriptedModel(script)
-    return await opener(Options(folder, ready_model=model, mode="auto"))(OpenRequest()), model
+    return await opener(Options(folder, {"permissions.mode": "auto"}, ready_model=model))(OpenRequest()), model
 
 
 async def play(session):

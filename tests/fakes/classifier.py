@@ -52,8 +52,8 @@ class Two:
         return answer if isinstance(answer, str | ScriptedReply) else json.dumps(answer)
 
     def opener(self, repository, **options):
-        settings = {"sessions.titles": False, **options.pop("settings", {})}
-        options = {"interactive": True, "mode": "auto", **options}
+        settings = {"sessions.titles": False, "permissions.mode": "auto", **options.pop("settings", {})}
+        options = {"interactive": True, **options}
         return opener(Options(repository, ready_model=self.model, settings=settings, **options))
 
     async def open(self, repository, resume: str = "", **options):

@@ -42,7 +42,7 @@ async def live(folder: Path, session_id: str, seed: int) -> None:
 
     (folder / "long.txt").write_text(LONG)
     model = ScriptedModel(_script(random.Random(seed)))
-    options = Options(cwd=folder, mode="auto", ready_model=model, memory=False, trust=True)
+    options = Options(folder, {"permissions.mode": "auto"}, ready_model=model, memory=False, trust=True)
     session = await open_session(options, OpenRequest(resume=session_id))
     _print_event("open", session.id)
     number = 0

@@ -182,7 +182,8 @@ async def test_b1_destructive_model_changes_nothing_outside_and_is_undone(
     lines = [*INSIDE, *(line.format_map(names) for line in OUTSIDE)]
     script = [reply for line in lines for reply in (call("shell", command=line), "Next.")]
     session = await open_session(
-        Options(repository, ready_model=ScriptedModel(script), mode="auto", trust=True), OpenRequest()
+        Options(repository, {"permissions.mode": "auto"}, ready_model=ScriptedModel(script), trust=True),
+        OpenRequest(),
     )
     questions, damage = [], []
     for line in lines:

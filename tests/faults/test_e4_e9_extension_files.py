@@ -96,7 +96,9 @@ async def test_e4_files_act_after_trust(hostile):
 
 async def test_e4_changes_during_the_session_are_not_read(hostile):
     plant = call("shell", command="echo planted | tee -a .claude/rules/py.md docs/style.md > /dev/null")
-    text, _ = await model_input_and_questions(hostile, "look", plant, READ, trust="yes", mode="auto")
+    text, _ = await model_input_and_questions(
+        hostile, "look", plant, READ, trust="yes", settings={"permissions.mode": "auto"}
+    )
     assert "planted" not in text
 
 

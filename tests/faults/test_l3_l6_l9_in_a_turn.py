@@ -11,7 +11,7 @@ from ouro.session import OpenRequest
 
 async def play(repository, *script):
     model = ScriptedModel(script)
-    session = await open_session(Options(repository, ready_model=model, mode="auto"), OpenRequest())
+    session = await open_session(Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest())
     seen = []
     async for event in session.send("do it"):
         seen.append(event)

@@ -15,7 +15,7 @@ from ouro.session import OpenRequest
 async def test_s18_a_result_that_was_shown_is_on_disk_while_other_calls_run(repository):
     slow = call("shell", command="echo begun; exec sleep 86413")
     model = ScriptedModel([calls(slow, call("shell", command="echo done > made.txt; echo made"))])
-    session = await open_session(Options(repository, mode="auto", ready_model=model), OpenRequest())
+    session = await open_session(Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest())
 
     async with aclosing(session.send("both")) as events:
         async for event in events:

@@ -65,7 +65,7 @@ PHASES = {
 @pytest.mark.parametrize("times", [1, 2])
 async def test_x5_interrupt_ends_the_turn_in_each_phase(repository, phase, times):
     step, kind = PHASES[phase]
-    session, _ = await opened(repository, step, mode="auto" if "runs" in phase else "ask")
+    session, _ = await opened(repository, step, settings={"permissions.mode": "auto" if "runs" in phase else "ask"})
     if step is None:
         silent = SilentModel([])
         silent.session = session
@@ -117,7 +117,7 @@ async def test_x5_closing_during_an_answer_keeps_its_text(repository):
 
 async def test_x5_closing_during_a_tool_call_ends_it_with_a_result(repository):
     line = "echo begun; exec sleep 86411"
-    session, _ = await opened(repository, call("shell", command=line), mode="auto")
+    session, _ = await opened(repository, call("shell", command=line), settings={"permissions.mode": "auto"})
     async with aclosing(session.send("wait")) as events:
         async for event in events:
             if isinstance(event, ToolProgress):

@@ -24,7 +24,9 @@ SUMMARY = "## Goal\nMend the greeting."
 
 async def opened(repository, *script, resume="", window=60_000, trust="yes"):
     model = ScriptedModel(script, spec=ModelSpec("scripted", window=window))
-    session = await open_session(Options(repository, ready_model=model, mode="auto"), OpenRequest(resume, trust=trust))
+    session = await open_session(
+        Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest(resume, trust=trust)
+    )
     return session, model
 
 

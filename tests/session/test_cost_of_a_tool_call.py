@@ -76,7 +76,7 @@ async def model(repository):
     sys.addaudithook(_audit)  # a hook cannot be removed
     model = CountingModel([*(call("shell", command=f"true {number}") for number in range(CALLS)), "Done.", "Yes."])
     threading.setprofile(_profile)
-    session = await opener(Options(repository, ready_model=model, mode="auto"))(OpenRequest())
+    session = await opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model))(OpenRequest())
     try:
         _counts.clear()
         _is_counting = True
@@ -124,7 +124,7 @@ from ouro.session import OpenRequest
 
 async def run(calls):
     model = ScriptedModel([*(call("shell", command=f"true {number}") for number in range(calls)), "Done."])
-    session = await opener(Options(Path.cwd(), ready_model=model, mode="auto"))(OpenRequest())
+    session = await opener(Options(Path.cwd(), {"permissions.mode": "auto"}, ready_model=model))(OpenRequest())
     async for _ in session.send("go"):
         pass
     await session.close()

@@ -154,7 +154,7 @@ async def test_allowed_tools_of_a_user_command_apply_to_its_turn(home, repositor
 async def test_r2_command_mode_applies_to_its_turn_and_project_cannot_widen(home, repository, folder, mode, now, used):
     base = repository / ".claude" if folder == "project" else home / folder
     write(base / "commands/x.md", f"---\nmode: {mode}\n---\nGo.")
-    session, model = await opened(repository, "Done.", mode=now)
+    session, model = await opened(repository, "Done.", settings={"permissions.mode": now})
     await run(session, "/x")
     text = "".join(part.text for message in model.requests[-1].messages for part in message.parts_of(Context))
     assert f"Permission mode: {used} " in text

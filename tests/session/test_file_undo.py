@@ -18,7 +18,8 @@ READ = call("read", path="a.txt")
 
 async def opened(repository, *script, resume="", **options):
     model = ScriptedModel(script)
-    return await open_session(Options(repository, ready_model=model, mode="auto", **options), OpenRequest(resume))
+    settings = {"permissions.mode": "auto", **options.pop("settings", {})}
+    return await open_session(Options(repository, settings, ready_model=model, **options), OpenRequest(resume))
 
 
 def write(path, content):

@@ -47,8 +47,8 @@ async def test_a_restored_mode_is_not_wider_than_that_of_the_project(repository,
 
 
 async def test_the_mode_of_the_command_line_is_saved_too_and_wins_on_resume(repository):
-    await leave_in_mode(repository, "", mode="plan")
-    again = await opened(repository, "Three.", resume="latest", mode="edit")
+    await leave_in_mode(repository, "", settings={"permissions.mode": "plan"})
+    again = await opened(repository, "Three.", resume="latest", settings={"permissions.mode": "edit"})
     assert again.status().mode == "edit"
     await say(again, "b")
     await again.close()
@@ -92,7 +92,12 @@ async def test_a_mode_that_does_not_exist_is_ignored(repository):
 
 async def test_shell_timeout_setting_limits_a_call_without_one(repository, monkeypatch):
     monkeypatch.setenv("OURO_SHELL_TIMEOUT_SECONDS", "1")
-    session = await opened(repository, call("shell", command="sleep 20"), "Done.", mode="auto", allow=("shell",))
+    session = await opened(
+        repository,
+        call("shell", command="sleep 20"),
+        "Done.",
+        settings={"permissions.mode": "auto", "permissions.allow": ("shell",)},
+    )
     (finished,) = [event for event in await say(session, "wait") if isinstance(event, ToolFinished)]
     assert "time limit" in finished.display.summary
     await session.close()

@@ -16,7 +16,9 @@ PLAN = (Todo("look", "done"), Todo("mend it [now]", "in_progress"), Todo("tell")
 
 async def opened(repository, *script, resume=""):
     model = ScriptedModel(script, spec=ModelSpec("anthropic/claude-test", window=500_000))
-    return await open_session(Options(repository, ready_model=model, mode="auto"), OpenRequest(resume, trust="yes"))
+    return await open_session(
+        Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest(resume, trust="yes")
+    )
 
 
 async def planned(repository):

@@ -31,7 +31,7 @@ async def opened(repository, *script, resume="", name="anthropic/claude-test", *
     spec = ModelSpec(name, window=200_000, prices=Prices(2, 10, 0.2, 2.5))
     model = ScriptedModel(script, spec=spec)
     asked = OpenRequest(resume, trust="yes", **request)
-    return await open_session(Options(repository, ready_model=model, mode="auto"), asked), model
+    return await open_session(Options(repository, {"permissions.mode": "auto"}, ready_model=model), asked), model
 
 
 async def closed_session(repository, *turns, answer="So it is."):

@@ -21,7 +21,7 @@ from ouro.session.rewind import Rewind
 
 def make(repository, *script, **options):
     model = ScriptedModel(script)
-    return opener(Options(repository, ready_model=model, mode="auto", **options)), model
+    return opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model, **options)), model
 
 
 async def collect(events):

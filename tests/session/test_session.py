@@ -173,7 +173,9 @@ async def test_an_interrupt_ends_a_running_command_and_a_waiting_question(reposi
 
 
 async def test_model_gets_the_output_of_an_interrupted_command(repository):
-    open_session, model = make(repository, call("shell", command="echo printed; sleep 60"), "I see.", mode="auto")
+    open_session, model = make(
+        repository, call("shell", command="echo printed; sleep 60"), "I see.", settings={"permissions.mode": "auto"}
+    )
     session = await open_session(OpenRequest())
     async for event in session.send("wait"):
         if isinstance(event, ToolProgress):
@@ -257,7 +259,9 @@ async def test_second_concurrent_turn_is_refused(repository):
 
 
 async def test_long_output_is_saved_in_the_session_folder(repository, home):
-    open_session, model = make(repository, call("shell", command="seq 100000"), "Long.", mode="auto")
+    open_session, model = make(
+        repository, call("shell", command="seq 100000"), "Long.", settings={"permissions.mode": "auto"}
+    )
     session = await open_session(OpenRequest())
     await collect(session.send("count"))
     kept = (home / ".ouro" / "sessions").glob("*/outputs/*")

@@ -65,7 +65,9 @@ def contexts(session):
 async def test_recipe_format_after_edit(repository, home, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     write_config(home, FORMAT)
-    session, _ = await opened(repository, call("write", path="a.py", content="x  =  1\n"), "Done.", mode="edit")
+    session, _ = await opened(
+        repository, call("write", path="a.py", content="x  =  1\n"), "Done.", settings={"permissions.mode": "edit"}
+    )
     await play(session)
     assert (repository / "a.py").read_text() == "x = 1\n"
     await session.close()
@@ -75,7 +77,9 @@ async def test_recipe_format_after_edit(repository, home, monkeypatch):
 async def test_recipe_linter_errors_are_returned_to_the_model(repository, home, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     write_config(home, LINT)
-    session, _ = await opened(repository, call("write", path="a.py", content="import os\n"), "Done.", mode="edit")
+    session, _ = await opened(
+        repository, call("write", path="a.py", content="import os\n"), "Done.", settings={"permissions.mode": "edit"}
+    )
     await play(session)
     assert "A hook adds: " in results(session)[0]
     assert "F401" in results(session)[0]
@@ -86,7 +90,7 @@ async def test_recipe_linter_errors_are_returned_to_the_model(repository, home, 
 async def test_recipe_blocked_path_reports_the_reason_to_the_model(repository, home):
     write_config(home, BLOCK)
     calls = [call("write", path="generated/a.py", content="x"), call("write", path="b.py", content="x")]
-    session, _ = await opened(repository, *calls, "I see.", mode="edit")
+    session, _ = await opened(repository, *calls, "I see.", settings={"permissions.mode": "edit"})
     seen = await play(session)
     assert results(session)[0] == "A hook refused this: generated/ is written by make: change the templates."
     assert not (repository / "generated").exists()
@@ -115,7 +119,9 @@ async def test_recipe_notify(repository, home, monkeypatch, tmp_path):
 
 async def test_recipe_commit_after_a_turn(repository, home):
     write_config(home, COMMIT)
-    session, _ = await opened(repository, call("write", path="a.py", content="x"), "Done.", "Nothing.", mode="edit")
+    session, _ = await opened(
+        repository, call("write", path="a.py", content="x"), "Done.", "Nothing.", settings={"permissions.mode": "edit"}
+    )
     await play(session)
     await play(session)
     log = subprocess.run(["git", "log", "--format=%s", "--name-only"], cwd=repository, capture_output=True, text=True)
@@ -174,7 +180,9 @@ async def test_hook_can_force_a_question_or_approve_an_asked_call(repository, ho
 
 async def test_a_deny_rule_and_plan_mode_win_over_a_hook_that_permits(repository, home):
     write_config(home, hook("before-tool", 'echo \'{"decision": "approve"}\''))
-    session, _ = await opened(repository, call("write", path="b.py", content="x"), "Done.", mode="plan")
+    session, _ = await opened(
+        repository, call("write", path="b.py", content="x"), "Done.", settings={"permissions.mode": "plan"}
+    )
     await play(session)
     assert not (repository / "b.py").exists()
     await session.close()
@@ -230,11 +238,11 @@ async def test_e4_project_hooks_run_only_while_trusted_and_unchanged(repository,
     script = (call("write", path="b.py", content="x"), "Done.")
     with pytest.raises(TrustNeeded):
         await opened(repository, *script)
-    session, _ = await opened(repository, *script, trust="no", mode="edit")
+    session, _ = await opened(repository, *script, trust="no", settings={"permissions.mode": "edit"})
     await play(session)
     assert not (repository / "ran").exists()
     await session.close()
-    session, _ = await opened(repository, *script, trust="yes", mode="edit")
+    session, _ = await opened(repository, *script, trust="yes", settings={"permissions.mode": "edit"})
     await play(session)
     assert results(session) == ["A hook refused this: no"]
     await session.close()
@@ -258,7 +266,14 @@ async def test_user_claude_code_hooks_run_only_if_enabled(repository, home):
 async def test_hooks_apply_to_subagent_tools(repository, home):
     write_config(home, hook("before-tool", "cat > given.json; echo no >&2; exit 2", "write"))
     start = call("subagent", task="write", prompt="Write b.py.")
-    session, _ = await opened(repository, start, call("write", path="b.py", content="x"), "No.", "Done.", mode="auto")
+    session, _ = await opened(
+        repository,
+        start,
+        call("write", path="b.py", content="x"),
+        "No.",
+        "Done.",
+        settings={"permissions.mode": "auto"},
+    )
     await play(session)
     assert json.loads((repository / "given.json").read_text())["agent"] == "general-1"
     assert not (repository / "b.py").exists()
@@ -267,7 +282,9 @@ async def test_hooks_apply_to_subagent_tools(repository, home):
 
 async def test_e5_failing_hook_is_a_notice_and_the_session_continues(repository, home):
     write_config(home, hook("before-tool", "exit 1"))
-    session, _ = await opened(repository, call("write", path="b.py", content="x"), "Done.", mode="edit")
+    session, _ = await opened(
+        repository, call("write", path="b.py", content="x"), "Done.", settings={"permissions.mode": "edit"}
+    )
     await play(session)
     assert (repository / "b.py").exists()
     await session.close()
@@ -277,7 +294,9 @@ async def test_e5_failing_hook_is_a_notice_and_the_session_continues(repository,
 
 async def test_an_interrupt_ends_a_hook(repository, home):
     write_config(home, hook("before-tool", "echo $$ > pid; sleep 1000"))
-    session, _ = await opened(repository, call("write", path="b.py", content="x"), "Done.", mode="edit")
+    session, _ = await opened(
+        repository, call("write", path="b.py", content="x"), "Done.", settings={"permissions.mode": "edit"}
+    )
     seen = []
     async for event in session.send("go"):
         seen.append(event)

@@ -39,7 +39,7 @@ async def talk(repository):
 
     async def begin(*script):
         model = ScriptedModel([write_preferences("Answer in German.\n"), "Noted.", *script])
-        session = await opener(Options(repository, ready_model=model, mode="auto"))(OpenRequest())
+        session = await opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model))(OpenRequest())
         opened.append(session)
         await say(session, "answer in German")
         await session.memory.settled()

@@ -20,7 +20,9 @@ SUMMARY = "## Goal\nMend the greeting."
 
 async def opened(repository, *script, resume="", part="full"):
     model = ScriptedModel(script, spec=ModelSpec("scripted", window=60_000))
-    return await open_session(Options(repository, ready_model=model, mode="auto"), OpenRequest(resume, part=part))
+    return await open_session(
+        Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest(resume, part=part)
+    )
 
 
 def marks(session):

@@ -22,7 +22,7 @@ def read_memory(home):
 
 def make(repository, *script):
     model = ScriptedModel(script)
-    return opener(Options(repository, ready_model=model, mode="auto"))
+    return opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model))
 
 
 def learn(text, name="preferences"):

@@ -42,7 +42,8 @@ def notes(repository):
 async def opened(repository, *script, **options):
     """A session after its first turn: a note that is written after it counts as the user's."""
     model = ScriptedModel(["Hello.", *script])
-    session = await opener(Options(repository, ready_model=model, trust=True, mode="auto", **options))(OpenRequest())
+    settings = {"permissions.mode": "auto", **options.pop("settings", {})}
+    session = await opener(Options(repository, settings, ready_model=model, trust=True, **options))(OpenRequest())
     await say(session, "hello there")
     await session.memory.settled()
     return session, model
@@ -91,7 +92,7 @@ async def test_a_session_that_is_resumed_in_another_worktree_recalls_by_the_file
     subprocess.run(["git", "-C", str(repository), "worktree", "add", "-q", str(worktree)], check=True)
     (worktree / "api.py").write_text("PORT = 8080\n")
     model = ScriptedModel([call("read", path="api.py"), "Done."])
-    options = Options(worktree, ready_model=model, trust=True, mode="auto")
+    options = Options(worktree, {"permissions.mode": "auto"}, ready_model=model, trust=True)
     resumed = await opener(options)(OpenRequest(resume=session.id))
     await say(resumed, "have a look")
     assert "fixed by the firewall" in added_context(model, 0)
