@@ -213,6 +213,14 @@ async def test_stream_json_emits_session_events_and_result():
     assert run.err == ""
 
 
+async def test_notices_of_the_start_come_before_the_prompt():
+    session = FakeSession([says("Done.")])
+    session.emit_event(Notice("The project is not trusted.", "warning"))
+    run = await headless(session, output="stream-json")
+    assert run.lines[1] == {"type": "said", "text": "The project is not trusted.", "level": "warning"}
+    assert run.lines[2]["type"] == "prompted"
+
+
 async def test_refused_permission_gives_a_hint_and_exit_code_5():
     session = FakeSession([[ASKED, *says("I could not push.")]])
 
