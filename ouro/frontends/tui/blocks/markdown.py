@@ -285,6 +285,7 @@ def _row_lines(
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SPACED = ("heading_open", "fence", "code_block", "table_open", "blockquote_open", "hr")
+_LAST_DASH = re.compile(r"\n *- *\Z")
 _CLOSING = re.compile(r"(?m)^ {0,3}(`{3,}|~{3,})[ ]*$")
 
 
@@ -332,7 +333,8 @@ class MarkdownPieces:
         rest = text[self._start :]
         if _is_open_fence(rest):  # also where the fence has only now become the first piece
             return [MarkdownPiece(rest, "fence", bool(self.finished), is_open=True)]
-        pieces = [*self._cut(rest)]
+        # A dash is mostly the first of a list: with it, the paragraph above would be a heading for a moment.
+        pieces = [*self._cut(_LAST_DASH.sub("", rest))]
         final = max((place for place, piece in enumerate(pieces) if piece.continues), default=0)
         self._finish(pieces[:final])
         return pieces[final:]

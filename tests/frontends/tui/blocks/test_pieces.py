@@ -100,6 +100,13 @@ def test_a_frame_wraps_only_the_end_of_a_long_paragraph(block, monkeypatch):
     assert max(wrapped) < 4 * MIN_PART
 
 
+@pytest.mark.parametrize("text", ["Three things:\n- one\n", "- item\n  - nested\n", "Three things:\n\n- one"])
+def test_a_list_that_begins_makes_no_heading(text):
+    for end in range(1, len(text)):
+        lines = AnswerBlock(text[:end]).lines(80, PALETTE)
+        assert not any(s.style.bold for line in lines for s in line.segments)
+
+
 def test_a_long_paragraph_above_a_rule_is_not_half_a_heading():
     lines = markdown_lines("some words", 80, PALETTE) + AnswerBlock("some words " * 100 + "\n---\n").lines(80, PALETTE)
     assert len({str(s.style) for line in lines for s in line.segments}) == 1
