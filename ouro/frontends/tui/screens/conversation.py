@@ -20,7 +20,14 @@ from ouro.frontends.session_lines import LEFT_BRANCH
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import ALL_AROUND_FROM_HEIGHT, BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT, Look
+from ouro.frontends.tui.look import (
+    AGAIN_QUITS,
+    ALL_AROUND_FROM_HEIGHT,
+    BOX_FROM_HEIGHT,
+    HEADER_FROM_HEIGHT,
+    ROOMY_FROM_HEIGHT,
+    Look,
+)
 from ouro.frontends.tui.screens.sheet import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.prompt import Completion, PromptArea, PromptBox
@@ -285,12 +292,13 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     @on(PromptArea.Submitted)
     def _submit(self, message: PromptArea.Submitted) -> None:
         self.transcript.follow()
-        self.status.message = ""  # the next Ctrl+C interrupts this message, and does not quit
         (self.turns.queue if message.later else self.turns.say)(message.draft)
 
     @on(PromptArea.Changed)
     @on(PromptArea.SelectionChanged)
     def _suggest(self) -> None:
+        if self.prompt.text and AGAIN_QUITS in self.status.message:
+            self.status.message = ""  # the next Ctrl+C is about this text
         self.completion.look_at(self.prompt.before_cursor)
 
     @on(Completion.Picked)
