@@ -18,13 +18,13 @@ from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroErro
 from ouro.events import Event, PermissionAsked, Permit, PermitChoice, QuestionAsked, Reply
 from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, correction_request
 from ouro.frontends.headless.output import Result
+from ouro.images import make_image
 from ouro.llm import Effort, Model
 from ouro.messages import Image
 from ouro.safety import Mode
 from ouro.session import OpenRequest, Session
 from ouro.session_options import Options
 from ouro.tools.function_tool import FunctionTool
-from ouro.tools.read import picture
 from ouro.utils.log import log
 
 T = TypeVar("T")
@@ -454,8 +454,8 @@ def _image(given: Picture) -> Image:
     if isinstance(given, Image):
         return given
     if isinstance(given, bytes):
-        return picture("image", given)[0]
+        return make_image("image", given)[0]
     try:
-        return picture(Path(given).name, Path(given).expanduser().read_bytes())[0]
+        return make_image(Path(given).name, Path(given).expanduser().read_bytes())[0]
     except OSError as error:
         raise UsageError(f"The image {given} cannot be read: {error.strerror}.") from error

@@ -64,10 +64,10 @@ class Environment:
         for name, path in self._find_paths(text).items():
             if not _IMAGE.fullmatch(path.suffix) or not path.is_file():
                 continue
-            from ouro.tools.read import read_picture
+            from ouro.images import read_image
 
             try:
-                images.append(read_picture(path, name))
+                images.append(read_image(path, name))
             except (OSError, ToolError) as error:
                 why = f"{name} cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
                 problems.append(f"{why} The message was sent without it.")

@@ -78,7 +78,7 @@ async def clipboard_image() -> Image | None:
 
 def dropped_image(pasted: str) -> Image | None:
     """The image whose path is pasted (terminals do this when a file is dropped); None for any other text."""
-    from ouro.session import read_picture
+    from ouro.images import read_image
 
     text = unquote(pasted.strip().removeprefix("file://")) if pasted.startswith("file://") else pasted.strip()
     if not _IMAGE_PATH.fullmatch(text):
@@ -87,7 +87,7 @@ def dropped_image(pasted: str) -> Image | None:
         if not (path := Path(text).expanduser()).is_file():
             [word] = shlex.split(text)
             path = Path(word).expanduser()
-        return read_picture(path, path.name)
+        return read_image(path, path.name)
     except (OSError, ValueError, OuroError):
         return None
 
@@ -96,7 +96,7 @@ def _grab_png() -> Image | None:
     from PIL import Image as Pillow  # imported late: 40 ms, only for this key
     from PIL import ImageGrab
 
-    from ouro.session import picture
+    from ouro.images import make_image
 
     try:
         grabbed = ImageGrab.grabclipboard()
@@ -111,4 +111,4 @@ def _grab_png() -> Image | None:
     except (OSError, Pillow.DecompressionBombError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
         raise UsageError(f"The clipboard cannot be read: {reason}.") from error
-    return picture("clipboard", data.getvalue())[0]
+    return make_image("clipboard", data.getvalue())[0]

@@ -146,7 +146,7 @@ def count_of(value: Any) -> int:
 
 def decode_image(media_type: Any, data: Any) -> Image | Text:
     """An image from base64; a text instead of it if it is not valid."""
-    from ouro.tools.read import picture_type  # `ouro sessions list` does not need it
+    from ouro.images import image_type  # `ouro sessions list` does not need it
 
     kind = short_text(media_type, 60) or "image/png"
     try:
@@ -155,7 +155,7 @@ def decode_image(media_type: Any, data: Any) -> Image | Text:
         raw = base64.b64decode(data, validate=True)
     except ValueError:
         raw = b""
-    return Image(found, raw) if (found := picture_type(raw)) else Text(f"[a picture ({kind}) that is not kept]")
+    return Image(found, raw) if (found := image_type(raw)) else Text(f"[a picture ({kind}) that is not kept]")
 
 
 def image_from_url(url: Any) -> Image | Text:

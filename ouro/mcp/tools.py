@@ -20,13 +20,13 @@ import msgspec
 
 from ouro.display import Display, Plain, Question
 from ouro.errors import OuroError, ToolError
+from ouro.images import make_image
 from ouro.llm import ToolSpec
 from ouro.mcp.definition import ToolDefinition, describe_change
 from ouro.mcp.servers import McpResult, McpServer, McpServers
 from ouro.memory.tokens import estimate
 from ouro.messages import Image
 from ouro.safety import Effect
-from ouro.tools.read import picture
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.tools.truncate import MAX_SHOWN, OutputCapture, shorten
 from ouro.utils.late_pattern import late_pattern
@@ -121,7 +121,7 @@ class Outputs(msgspec.Struct, frozen=True):
         images: list[Image] = []
         for image in result.images:
             with suppress(ToolError):
-                images.append((await asyncio.to_thread(picture, image.name, image.data))[0])
+                images.append((await asyncio.to_thread(make_image, image.name, image.data))[0])
         if left_out := len(result.images) - len(images):
             text += f"\n[{plural(left_out, 'image')} could not be read]"
         summary = one_line(result.text, 80) or plural(len(images), "image") if result.text or images else "no output"

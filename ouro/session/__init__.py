@@ -28,6 +28,5 @@ if TYPE_CHECKING:
     from ouro.session.session import Session, Status
     from ouro.session.session_tasks import BackgroundTask
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
-    from ouro.tools.read import picture, read_picture
 
 __getattr__ = lazy_exports(__name__)

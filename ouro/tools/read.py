@@ -17,6 +17,7 @@ import msgspec
 
 from ouro.display import Display, Picture, Plain
 from ouro.errors import ToolError
+from ouro.images import MAX_FILE_BYTES, image_type, make_image
 from ouro.messages import Image
 from ouro.safety import Effect
 from ouro.tools.files_seen import FileTool
@@ -26,15 +27,9 @@ from ouro.utils.project_files import list_project_files
 from ouro.utils.text import byte_size, clean, plural
 from ouro.utils.text_files import NotTextError, decode, guess_encoding
 
-MAX_SIDE = 1568
-"""Maximum pixels of an image: providers scale larger images down, so they would only make the request longer."""
-_MAX_BYTES = 3_500_000
-"""Maximum bytes of an image; providers accept 5 MB in base64."""
-_MAX_PIXELS = 100_000_000
 _MAX_OUTPUT = 4000
 _MAX_PICTURES = 4
 
-_PICTURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _KINDS = (
     (b"\x7fELF", "an ELF program or library"),
     (b"MZ", "a Windows program"),
@@ -51,69 +46,9 @@ _KINDS = (
 )
 
 
-def picture_type(start: bytes) -> str:
-    """The media type of an image that models accept; empty for other data."""
-    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for mark, kind in _PICTURES if start.startswith(mark)), "")
-
-
 def describe_binary(start: bytes) -> str:
     """The kind of a binary file, from its first bytes."""
     return next((kind for mark, kind in _KINDS if start.startswith(mark)), "binary data")
-
-
-def picture(name: str, data: bytes) -> tuple[Image, str]:
-    """An image that a provider accepts, scaled down if necessary, and its size as text.
-
-    With data that is not an image, a provider refuses the request, and each later request of the session.
-
-    Raises:
-        ToolError: it is damaged, or far too large.
-    """
-    from PIL import Image as Pillow
-    from PIL import UnidentifiedImageError
-
-    Pillow.MAX_IMAGE_PIXELS = None  # Pillow's warning would be printed over the screen; the size is checked below
-    media_type = picture_type(data)
-    try:
-        with Pillow.open(io.BytesIO(data)) as opened:
-            width, height = opened.size
-            if width * height > _MAX_PIXELS:
-                raise ToolError(f"{name} is too large to be shown: {width}×{height} pixels.")
-            size = f"{width}×{height}"
-            if media_type and max(width, height) <= MAX_SIDE and len(data) <= _MAX_BYTES:
-                opened.load()
-                return Image(media_type, data, name), size
-            opened.draft("RGB", (MAX_SIDE, MAX_SIDE))
-            smaller = opened.convert("RGBA" if opened.has_transparency_data else "RGB")
-            smaller.thumbnail((MAX_SIDE, MAX_SIDE))
-            media_type, scaled = _encode(smaller, photo=media_type in ("image/jpeg", "image/webp"))
-            return Image(media_type, scaled, name), f"{size}, scaled to {smaller.width}×{smaller.height}"
-    except ToolError:
-        raise
-    except UnidentifiedImageError as error:
-        raise ToolError(f"{name} cannot be shown: the picture is damaged, or is not PNG, JPEG, GIF or WebP.") from error
-    except Exception as error:  # Pillow raises many kinds of errors for broken data
-        raise ToolError(f"{name} cannot be shown: the picture is damaged ({error}).") from error
-
-
-def read_picture(path: Path, name: str) -> Image:
-    """The image in a file, under a name. Raises OSError, and ToolError as `picture`."""
-    if (size := path.stat().st_size) > _MAX_DOCUMENT_BYTES:
-        raise ToolError(f"{name} is too large to be shown: {byte_size(size)}.")
-    return picture(name, path.read_bytes())[0]
-
-
-def _encode(picture: Any, *, photo: bool) -> tuple[str, bytes]:
-    if not photo:
-        buffer = io.BytesIO()
-        picture.save(buffer, "PNG", optimize=True)
-        if len(buffer.getvalue()) <= _MAX_BYTES:
-            return "image/png", buffer.getvalue()
-    buffer = io.BytesIO()
-    picture.convert("RGB").save(buffer, "JPEG", quality=85)
-    return "image/jpeg", buffer.getvalue()
 
 
 def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str], int]:
@@ -168,7 +103,7 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
         if media_type in data:
             try:
                 if len(pictures) < _MAX_PICTURES:
-                    pictures.append(picture(where, base64.b64decode(_join_source(data[media_type])))[0])
+                    pictures.append(make_image(where, base64.b64decode(_join_source(data[media_type])))[0])
             except (ToolError, ValueError):
                 return f"({media_type}, damaged)"
             return f"({media_type})"
@@ -192,7 +127,6 @@ _MAX_LINE = 2000
 _MAX_WHOLE_BYTES = 10_000_000
 """A file with more bytes is read only up to the requested lines."""
 _MAX_OFFSET_BYTES = 1_000_000_000
-_MAX_DOCUMENT_BYTES = 100_000_000
 _MAX_NAMES = 50
 
 
@@ -245,13 +179,13 @@ class Read(FileTool[ReadArgs]):
         file.seek(0)
         size = os.fstat(file.fileno()).st_size
         shown = self._workspace.shown(path)
-        if picture_type(start) or start.startswith(b"%PDF-"):
-            if size > _MAX_DOCUMENT_BYTES:
+        if image_type(start) or start.startswith(b"%PDF-"):
+            if size > MAX_FILE_BYTES:
                 raise ToolError(f"{shown} is too large to be shown: {byte_size(size)}.")
             data = file.read()
-            if not picture_type(start):
+            if not image_type(start):
                 return _pdf(shown, data, args)
-            image, pixels = picture(shown, data)
+            image, pixels = make_image(shown, data)
             display = Display(pixels, Picture(shown, image.media_type, len(data)))
             return ToolResult(f"{shown} is a picture ({pixels}).", display, images=(image,))
         try:

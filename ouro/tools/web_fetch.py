@@ -22,8 +22,9 @@ import msgspec
 from ouro import __version__
 from ouro.display import Display, Plain
 from ouro.errors import ToolError
+from ouro.images import image_type, make_image
 from ouro.safety import Effect
-from ouro.tools.read import pdf_pages, picture, picture_type
+from ouro.tools.read import pdf_pages
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import MAX_SHOWN
 from ouro.utils.late_pattern import late_pattern
@@ -219,8 +220,8 @@ async def _page_of(url: str, content_type: str, data: bytes) -> WebPage:
 
     Text is read in a separate process: 1 MB of `<!--` keeps the parser busy for an hour, and a thread cannot be ended.
     """
-    if picture_type(data[:16]):
-        image, size = await asyncio.to_thread(picture, one_line(url, 80), data)
+    if image_type(data[:16]):
+        image, size = await asyncio.to_thread(make_image, one_line(url, 80), data)
         return WebPage(url, f"An image, {size}.", content_type.partition(";")[0] or "image", (image,))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-c", "from ouro.tools.web_fetch import read_stdin; read_stdin()", url, content_type),

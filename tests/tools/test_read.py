@@ -18,7 +18,7 @@ from ouro.messages import Image
 from ouro.safety import Workspace
 from ouro.tools import read as read_module
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.read import Read, picture
+from ouro.tools.read import Read
 from ouro.tools.tool import ToolResult, parse_arguments
 
 
@@ -153,13 +153,6 @@ async def test_a_damaged_or_enormous_picture_is_refused(read, tmp_path):
     enormous = drawing(1, 1, "PNG")[:12] + header + zlib.crc32(header).to_bytes(4, "big")
     (tmp_path / "c.png").write_bytes(enormous + drawing(1, 1, "PNG")[33:])
     assert await refusal(read, "c.png") == "c.png is too large to be shown: 20000×8000 pixels."
-
-
-def test_unsupported_picture_format_is_converted_to_png():
-    image, _size = picture("a.bmp", drawing(30, 20, "BMP"))
-    assert (image.media_type, Pillow.open(io.BytesIO(image.data)).size) == ("image/png", (30, 20))
-    with pytest.raises(ToolError, match="is not PNG, JPEG, GIF or WebP"):
-        picture("a.svg", b"<svg/>")
 
 
 def pdf(*pages: str) -> bytes:

@@ -25,8 +25,9 @@ from ouro.display import Choice, Question
 from ouro.errors import NoModelError, UsageError
 from ouro.events import Event, Level
 from ouro.frontends.acp.updates import EventUpdates, notice, plan_of
+from ouro.images import make_image
 from ouro.messages import ATTACHED, Image, Usage
-from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnObserver, TurnQueue, picture
+from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnObserver, TurnQueue
 from ouro.utils.log import log
 from ouro.utils.text import clean
 
@@ -415,6 +416,6 @@ def _name(uri: str, cwd: Path) -> str:
 
 def _image(name: str, data: str) -> Image:
     try:
-        return picture(name, base64.b64decode(data, validate=True))[0]
+        return make_image(name, base64.b64decode(data, validate=True))[0]
     except binascii.Error as error:
         raise UsageError(f"The image {name} is not base64: {error}.") from error

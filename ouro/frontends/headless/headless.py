@@ -29,8 +29,9 @@ from ouro.frontends.headless.input import (
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
 from ouro.frontends.session_lines import card_line, now
+from ouro.images import make_image
 from ouro.messages import Image
-from ouro.session import Draft, OpenRequest, OpenSession, Session, TurnObserver, TurnQueue, picture
+from ouro.session import Draft, OpenRequest, OpenSession, Session, TurnObserver, TurnQueue
 
 REFUSED = (
     "ouro runs headless, without a user to ask, so this was refused ({}). "
@@ -221,7 +222,7 @@ class HeadlessRun(TurnObserver):
             case UserInput():
                 images: list[Image] = []
                 for image in given.images:
-                    read, _ = await asyncio.to_thread(picture, image.name or "The image", image.data)
+                    read, _ = await asyncio.to_thread(make_image, image.name or "The image", image.data)
                     images.append(read)
                 deliver = self._queue.queue if given.queue else self._queue.say
                 deliver(Draft(given.text, tuple(images)))
