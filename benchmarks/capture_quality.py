@@ -18,10 +18,10 @@ from fakes.capture_cases import Case
 
 from ouro.llm import Catalog, read_models_file
 from ouro.memory.backend import MessageRecord
+from ouro.memory.long_term import categories_with
 from ouro.memory.long_term.capture.operations import OperationLimits
 from ouro.memory.long_term.capture.session_parts import SessionPart, split_uncaptured
 from ouro.memory.long_term.capture.small_model import find_operations
-from ouro.memory.long_term.notes.note import categories_with
 from ouro.memory.long_term.supersession import find_replaced, fold_words
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
 

@@ -19,7 +19,7 @@ from benchmarks.timing import timed
 from ouro.assemble import Options, opener
 from ouro.events import Replied, TurnFinished
 from ouro.llm import ScriptedModel, call
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term import GitMemoryStore
 from ouro.session import OpenRequest
 
 TOKENS = 5_000

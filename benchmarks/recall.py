@@ -17,13 +17,10 @@ from pathlib import Path
 
 import numpy as np  # with one thread: OPENBLAS_NUM_THREADS=1, as ouro has it
 
-from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, local_embedder
+from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, Vectors, local_embedder
 from ouro.memory.index.query import SHIFT, content_hash
-from ouro.memory.index.vectors import Vectors
+from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.recall.recall import Recall, Situation
-from ouro.memory.long_term.store import GitMemoryStore
 
 IN_A_SESSION = 50
 WORDS = 200_000

@@ -13,10 +13,9 @@ from pathlib import Path
 from fakes import recall_cases, recall_cases_elsewhere, recall_cases_unseen
 
 from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, Vectors, local_embedder
+from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.recall.recall import Recall, Situation, features
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.recall.recall import features
 
 SETS = (
     ("tuned on", recall_cases.NOTES, recall_cases.WANTED, recall_cases.EVERYDAY),

@@ -25,8 +25,7 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from ouro.safety import Allow, Effect, Permissions, Workspace
-from ouro.safety.environment import child_environment
+from ouro.safety import Allow, Effect, Permissions, Workspace, child_environment
 from ouro.safety.shell.tables import LISTS, rows
 from ouro.utils import git
 

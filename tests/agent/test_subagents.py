@@ -15,8 +15,8 @@ from ouro.assemble import opener
 from ouro.errors import LimitReached
 from ouro.events import Notice, PermissionAsked, Permit, SubagentProgress, ToolFinished, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
+from ouro.memory.long_term import OuroHome, TrueForget
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.true_forget import OuroHome, TrueForget
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, ToolReply, Usage
 from ouro.session import OpenRequest

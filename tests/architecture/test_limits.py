@@ -16,8 +16,8 @@ MAX_FIELDS = 12
 MAX_PARAMETERS = 7
 MIN_MODULE_LINES = 60
 """Below this, a module needs a second importer or one in another folder."""
-MAX_LINES = 69_036
-MAX_MODULES = 318
+MAX_LINES = 69_326
+MAX_MODULES = 319
 """The current numbers, with extensions. Lower both when code is deleted."""
 
 ONE_FILE_EACH = (

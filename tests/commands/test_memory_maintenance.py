@@ -13,7 +13,7 @@ from ouro.assemble import Options, opener
 from ouro.errors import UsageError
 from ouro.events import Notice, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply
-from ouro.memory.long_term.maintenance.crystallizer import CRYSTALLIZE_INSTRUCTIONS
+from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.messages import Usage, assistant, user
 from ouro.session import OpenRequest

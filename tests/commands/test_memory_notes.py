@@ -8,7 +8,7 @@ from fakes.stored_sessions import StoredSession as Talk
 from ouro.commands.slash import dispatch
 from ouro.memory.backend import TitleRecord
 from ouro.memory.index import Index
-from ouro.memory.long_term.search import make_lookup
+from ouro.memory.long_term import make_lookup
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user

@@ -7,8 +7,7 @@ from fakes.fake_front_end import FakeFrontEnd
 from fakes.knowledge import Conversation, write_as_user
 from fakes.slash import memory, slash
 
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import synchronize
+from ouro.memory.long_term import GitMemoryStore, synchronize
 
 
 @pytest.fixture

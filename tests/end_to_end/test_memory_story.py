@@ -13,8 +13,8 @@ from fakes.knowledge import git_held
 from fakes.model_server import Call, Reply
 from fakes.talk import Talk
 
+from ouro.memory.long_term import open_scopes
 from ouro.memory.long_term.git.values import TurnRef
-from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import user_store
 
 

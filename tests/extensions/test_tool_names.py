@@ -3,8 +3,7 @@
 import pytest
 
 from ouro.errors import UsageError
-from ouro.extensions import load_agents
-from ouro.extensions.tool_names import demand_tools
+from ouro.extensions import demand_tools, load_agents
 
 
 def test_rule_with_an_unknown_tool_is_refused_with_a_hint():

@@ -43,8 +43,7 @@ from ouro.extensions import CommandRegistry, Skills
 from ouro.llm import ModelChoice
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Lookup
-from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.session_memory import SessionMemory
+from ouro.memory.long_term import LongTermMemoryManager, SessionMemory
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Image, ToolCall, Usage, assistant
 from ouro.safety import Permissions, Workspace

@@ -11,13 +11,16 @@ from pathlib import Path
 
 from ouro.display import Question
 from ouro.events import CoreChanged, Notice, QuestionAsked, QuestionClosed, Reply
-from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+from ouro.memory.long_term import (
+    MARK,
+    LongTermMemoryConsolidator,
+    LongTermMemoryManager,
+    MemoryPrompt,
+    TurnMarks,
+    open_scopes,
+)
 from ouro.memory.long_term.git.values import TurnRef
-from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt
-from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
-from ouro.memory.long_term.trust.running_turns import TurnMarks
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
 from ouro.utils.files import open_folder
 from ouro.utils.text_files import ChangedMeanwhileError, save

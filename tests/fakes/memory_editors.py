@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ouro.memory.index import Index
-from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
-from ouro.memory.long_term.git.values import FileEdit, TurnRef
-from ouro.memory.long_term.scope import open_scopes
-from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
+from ouro.memory.long_term import FileEdit, GitMemoryStore, MemoryEditor, open_scopes
+from ouro.memory.long_term.editor import NOWHERE
+from ouro.memory.long_term.git.values import TurnRef
+from ouro.memory.long_term.store import repo_store, user_store
 
 
 def editor_of(

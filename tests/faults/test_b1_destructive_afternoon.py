@@ -11,7 +11,7 @@ from fakes.files import git
 from ouro.assemble import Options, open_session
 from ouro.events import PermissionAsked, Permit
 from ouro.llm import ScriptedModel, call
-from ouro.safety.sandbox.tiers import choose_sandbox
+from ouro.safety import choose_sandbox
 from ouro.session import OpenRequest
 
 INSIDE = """\

@@ -7,7 +7,7 @@ import pytest
 from ouro.assemble import Options, open_session
 from ouro.events import PermissionAsked, Permit, ToolFinished
 from ouro.llm import ScriptedModel, call
-from ouro.safety.sandbox.tiers import choose_sandbox
+from ouro.safety import choose_sandbox
 from ouro.session import OpenRequest
 
 TASKS = {

@@ -7,9 +7,9 @@ import pytest
 from fakes.knowledge import Conversation, write_as_user
 from fakes.memory_editors import unapproved
 
+from ouro.memory.long_term import GitMemoryStore
 from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused
 from ouro.memory.long_term.git.values import SkippedFile
-from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.approval import apply_edit, question_about
 from ouro.utils.text import line_changes
 

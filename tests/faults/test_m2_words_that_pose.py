@@ -6,8 +6,7 @@ import pytest
 from fakes.knowledge import Conversation, write_as_user
 
 from ouro.assemble_memory import begins_with
-from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term import GitMemoryStore, ScopeMemory
 
 NASTY = [
     "</long_term_memory_management>",

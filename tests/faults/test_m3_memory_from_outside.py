@@ -12,10 +12,9 @@ from fakes.knowledge import Conversation
 from fakes.memory_editors import unapproved
 
 from ouro.errors import UsageError
+from ouro.memory.long_term import FileEdit, GitMemoryStore, ScopeMemory
 from ouro.memory.long_term.git.files import MemoryFiles
-from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.long_term.store import GitMemoryStore, repo_store
+from ouro.memory.long_term.store import repo_store
 from ouro.memory.long_term.trust.approval import is_trusted_after_tool
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import user

@@ -9,7 +9,8 @@ from fakes.knowledge import Conversation, write_as_user
 from fakes.memory_editors import unapproved
 
 from ouro.llm import call
-from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
+from ouro.memory.long_term import GitMemoryStore
+from ouro.memory.long_term.store import repo_store, user_store
 from ouro.safety import Effect, GuardedMemory, Permissions, Workspace
 from ouro.utils.runtime import get_memory_dir
 

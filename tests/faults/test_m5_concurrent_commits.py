@@ -6,7 +6,7 @@ import sys
 import pytest
 from fakes.warm_python import WARM
 
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term import GitMemoryStore
 
 PROCESSES, EACH = 4, 12
 WRITER = """

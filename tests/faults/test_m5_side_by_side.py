@@ -9,10 +9,10 @@ from fakes.knowledge import Conversation, plain_git, seen_by_model, write_as_use
 from fakes.memory_editors import unapproved
 from fakes.warm_python import WARM
 
-from ouro.memory.long_term.git.values import FileEdit
+from ouro.memory.long_term import FileEdit, TurnMarks
 from ouro.memory.long_term.store import user_store
 from ouro.memory.long_term.trust.approval import KEEP
-from ouro.memory.long_term.trust.running_turns import ToolWrites, TurnMarks
+from ouro.memory.long_term.trust.running_turns import ToolWrites
 
 PROCESSES, EACH = 4, 4
 REMEMBER = """

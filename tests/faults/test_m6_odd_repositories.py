@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fakes.memory_editors import unapproved
 
+from ouro.memory.long_term import GitMemoryStore
 from ouro.memory.long_term.git import process
 from ouro.memory.long_term.git import repository as history
-from ouro.memory.long_term.store import GitMemoryStore
 
 LOCKS = ("HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "index.lock")
 

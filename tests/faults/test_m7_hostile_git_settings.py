@@ -11,10 +11,9 @@ import pytest
 from fakes.memory_editors import unapproved
 
 from ouro.errors import MemoryUnusable
+from ouro.memory.long_term import FileEdit, GitMemoryStore
 from ouro.memory.long_term.git import history as git_history
 from ouro.memory.long_term.git.files import blob_id
-from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.store import GitMemoryStore
 
 MINIMAL = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n[user]\n\tname = T\n\temail = t@example.invalid\n"
 HOOKS = (
@@ -337,7 +336,7 @@ def test_m7_history_of_another_folder_cannot_be_claimed(home, ground, tmp_path):
 
 @pytest.mark.parametrize("how", ["worktree", "submodule"])
 def test_m7_folder_cannot_claim_to_be_a_worktree_of_another(home, tmp_path, how):
-    from ouro.memory.long_term.git.folders import repo_folder
+    from ouro.memory.long_term import repo_folder
 
     trusted, sent = tmp_path / "trusted", tmp_path / "sent"
     subprocess.run(["git", "init", "-q", trusted], check=True)
@@ -350,7 +349,7 @@ def test_m7_folder_cannot_claim_to_be_a_worktree_of_another(home, tmp_path, how)
 
 
 def test_m7_a_link_to_the_git_file_of_a_worktree_does_not_make_a_folder_that_worktree(repository, tmp_path):
-    from ouro.memory.long_term.git.folders import repo_folder
+    from ouro.memory.long_term import repo_folder
 
     worktree, sent = tmp_path / "worktree", tmp_path / "sent"
     subprocess.run(["git", "worktree", "add", "-q", worktree], cwd=repository, check=True)

@@ -17,12 +17,10 @@ from fakes.waiting import wait
 from fakes.warm_python import WARM
 
 from ouro.memory.backend import CompactionRecord, SummaryRecord, TitleRecord
+from ouro.memory.long_term import FileEdit, GitMemoryStore, OuroHome, Proposal, TrueForget
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.true_forget import OuroHome, TrueForget
-from ouro.memory.long_term.trust.approval import Proposal, Proposals
+from ouro.memory.long_term.trust.approval import Proposals
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, user
 

@@ -10,10 +10,9 @@ import pytest
 from fakes.classifier import Two, add, say, wait_until_quiet
 from fakes.waiting import until
 
+from ouro.memory.long_term import Notebook, open_scopes
 from ouro.memory.long_term.git.files import MemoryFiles
 from ouro.memory.long_term.notes.note import Note, parse_note
-from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import user_store
 from ouro.utils.runtime import get_history_dir, get_memory_dir, get_sessions_dir
 

@@ -7,8 +7,8 @@ import pytest
 from fakes.tool_context import call
 
 from ouro.errors import SecretInMemory, ToolError
-from ouro.memory.long_term.git.values import FileEdit, SkippedFile
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term import FileEdit, GitMemoryStore
+from ouro.memory.long_term.git.values import SkippedFile
 from ouro.memory.long_term.trust.approval import decide
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import user

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import MemoryUnusable
+from ouro.memory.long_term import GitMemoryStore
 from ouro.memory.long_term.git.files import FileRefused, MemoryFiles
 from ouro.memory.long_term.git.values import SkippedFile
-from ouro.memory.long_term.store import GitMemoryStore
 
 SECRET = "root:x:0:0"
 

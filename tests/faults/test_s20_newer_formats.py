@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, SessionHeader
-from ouro.memory.long_term.true_forget import OuroHome, TrueForget
+from ouro.memory.long_term import OuroHome, TrueForget
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user

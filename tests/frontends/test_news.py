@@ -14,7 +14,7 @@ from ouro.frontends.event_lines import notice_of
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.repl import Repl
-from ouro.memory.long_term.git.values import FileEdit
+from ouro.memory.long_term import FileEdit
 from ouro.memory.long_term.trust.approval import change_of
 from ouro.session import OpenRequest, TurnObserver, TurnQueue
 from ouro.settings import TuiSettings

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.mcp.configuration import find_servers
+from ouro.mcp import find_servers
 from ouro.settings import McpServerSettings
 
 GOOD = McpServerSettings(command="good")

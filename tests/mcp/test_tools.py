@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ouro.assemble import opener
 from ouro.errors import ToolError
 from ouro.llm import ScriptedModel
-from ouro.mcp import Outputs, mcp_tools, tokens_of
-from ouro.mcp.configuration import approval_key, to_entry
+from ouro.mcp import Outputs, mcp_tools, to_entry, tokens_of
+from ouro.mcp.configuration import approval_key
 from ouro.mcp.definition import ToolDefinition, save_approved
 from ouro.memory.tokens import estimate
 from ouro.session import OpenRequest

@@ -7,8 +7,7 @@ import pytest
 
 from ouro.memory import LongTermMemoryManager, MemoryManager
 from ouro.memory.backend import MemoryStore, SessionHeader
-from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term import GitMemoryStore, LongTermMemoryConsolidator
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import deserialize_message, serialize_message
 from ouro.memory.yaml_backend import YamlFileMemoryStore

@@ -9,15 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ouro.safety import checkpoints
-from ouro.safety.checkpoints import (
-    BESIDE,
-    MAX_FILE_BYTES,
-    CheckpointError,
-    Checkpoints,
-    clean_checkpoints,
-    stored_checkpoints,
-)
+from ouro.safety import Checkpoints, checkpoints, clean_checkpoints, stored_checkpoints
+from ouro.safety.checkpoints import BESIDE, MAX_FILE_BYTES, CheckpointError
 from ouro.utils.files import lock_file
 
 

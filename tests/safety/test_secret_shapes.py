@@ -11,8 +11,8 @@ from re import _parser
 import pytest
 from kingfisher_sdk import Rules
 
-from ouro.safety import SecretMask, secrets
-from ouro.safety.secrets import SecretScanner, may_match
+from ouro.safety import SecretMask, SecretScanner, secrets
+from ouro.safety.secrets import may_match
 
 PER_RULE = 8
 POSIX = {"alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "digit": "0-9", "xdigit": "0-9a-fA-F", "space": r"\s", "word": r"\w"}

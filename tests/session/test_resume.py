@@ -16,8 +16,8 @@ from ouro.errors import SessionError
 from ouro.events import Notice
 from ouro.frontends.session_lines import card_lines, now
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
+from ouro.memory.long_term import remember_text
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.remember import remember_text
 from ouro.messages import Context, Usage
 from ouro.session import OpenRequest
 from ouro.session.resume import repository_changes

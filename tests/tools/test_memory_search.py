@@ -12,9 +12,8 @@ from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
 from ouro.memory.backend import TitleRecord
 from ouro.memory.index import index as index_module
-from ouro.memory.long_term.scope import open_scopes
-from ouro.memory.long_term.search import make_lookup, search_for
-from ouro.memory.long_term.store import memory_stores, repo_store
+from ouro.memory.long_term import make_lookup, memory_stores, open_scopes, search_for
+from ouro.memory.long_term.store import repo_store
 from ouro.messages import assistant, user
 from ouro.safety import Allow, Permissions, Workspace
 from ouro.settings import MemorySettings

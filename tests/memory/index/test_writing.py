@@ -3,8 +3,7 @@
 import pytest
 from fakes.stored_sessions import StoredSession
 
-from ouro.memory.index import Index, Search, SearchFilter, Sources, parse_query, search_sessions
-from ouro.memory.index.query import findable
+from ouro.memory.index import Index, Search, SearchFilter, Sources, findable, parse_query, search_sessions
 from ouro.messages import assistant, user
 
 SAID = {

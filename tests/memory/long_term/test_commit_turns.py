@@ -3,9 +3,7 @@
 import pytest
 from fakes.knowledge import Conversation, plain_git
 
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import synchronize
-from ouro.memory.long_term.true_forget import OuroHome, TrueForget
+from ouro.memory.long_term import GitMemoryStore, OuroHome, TrueForget, synchronize
 
 
 @pytest.fixture

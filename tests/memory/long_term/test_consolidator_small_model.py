@@ -4,12 +4,8 @@ import json
 
 import pytest
 
-from ouro.memory.long_term.consolidator import (
-    LongTermMemoryConsolidator,
-    find_covered,
-    says_all,
-    without_repeated,
-)
+from ouro.memory.long_term import LongTermMemoryConsolidator
+from ouro.memory.long_term.consolidator import find_covered, says_all, without_repeated
 from ouro.memory.long_term.notes.note import Note
 
 

@@ -7,9 +7,9 @@ import pytest
 from fakes.knowledge import Conversation, write_as_user
 from fakes.memory_editors import unapproved
 
+from ouro.memory.long_term import GitMemoryStore, ScopeMemory
 from ouro.memory.long_term.git import files, repository
-from ouro.memory.long_term.scope import ScopeMemory, TurnRef
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.scope import TurnRef
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import user
 

@@ -5,9 +5,8 @@ import shutil
 import pytest
 from fakes.memory_editors import editor_of
 
-from ouro.memory.long_term.doctor import diagnose
+from ouro.memory.long_term import diagnose, remember_text
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
-from ouro.memory.long_term.remember import remember_text
 
 
 @pytest.fixture

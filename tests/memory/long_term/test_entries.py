@@ -6,11 +6,9 @@ import pytest
 from fakes.memory_editors import editor_of
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import details_of, list_entries, note_entries
+from ouro.memory.long_term import MemoryEditor, details_of, list_entries, note_entries, open_file
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
-from ouro.memory.long_term.remember import open_file
 
 BEFORE = blob_id(b"before\n")
 

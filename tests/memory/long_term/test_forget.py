@@ -4,9 +4,8 @@ import pytest
 from fakes.memory_editors import editor_of
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.entries import all_entries, note_entries
+from ouro.memory.long_term import all_entries, find_to_forget, forget_entries, note_entries, remember_text
 from ouro.memory.long_term.notes.note import Note, new_id
-from ouro.memory.long_term.remember import find_to_forget, forget_entries, remember_text
 
 
 @pytest.fixture

@@ -13,12 +13,18 @@ from fakes.stored_sessions import StoredSession
 from fakes.waiting import wait
 
 from ouro.errors import UsageError
+from ouro.memory.long_term import (
+    GitMemoryStore,
+    OuroHome,
+    TrueForget,
+    back_up_home,
+    export_to_agent,
+    remember_text,
+    synchronize,
+)
 from ouro.memory.long_term.forgotten_text import ForgottenText
-from ouro.memory.long_term.remember import remember_text
-from ouro.memory.long_term.store import GitMemoryStore, repo_store
-from ouro.memory.long_term.sync import SyncFailed, synchronize
-from ouro.memory.long_term.transfer import export_to_agent
-from ouro.memory.long_term.true_forget import OuroHome, TrueForget, back_up_home
+from ouro.memory.long_term.store import repo_store
+from ouro.memory.long_term.sync import SyncFailed
 from ouro.memory.sessions.yaml_text import dump
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, assistant, user

@@ -11,10 +11,10 @@ from fakes.memory_editors import unapproved
 from fakes.waiting import until
 
 from ouro.errors import MemoryUnusable
+from ouro.memory.long_term import GitMemoryStore, synchronize
 from ouro.memory.long_term import sync as sync_merge
 from ouro.memory.long_term.git import process as git_process
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import SyncFailed, synchronize
+from ouro.memory.long_term.sync import SyncFailed
 
 
 def git(folder, *arguments: str, given: bytes = b"") -> str:

@@ -8,9 +8,7 @@ import pytest
 from fakes.memory_editors import editor_of
 from fakes.synced_homes import in_this_process
 
-from ouro.memory.long_term.entries import all_entries
-from ouro.memory.long_term.import_files import read_sources
-from ouro.memory.long_term.transfer import apply_import, plan_import
+from ouro.memory.long_term import all_entries, apply_import, plan_import, read_sources
 
 CLAUDE_CODE = {
     "MEMORY.md": """\

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.memory.long_term.placement import place
+from ouro.memory.long_term import place
 
 BOTH = ("user", "repo")
 

@@ -12,10 +12,10 @@ from fakes.files import git
 from fakes.memory_editors import unapproved
 from fakes.warm_python import WARM
 
+from ouro.memory.long_term import GitMemoryStore, open_scopes
 from ouro.memory.long_term.git.folders import find_state_dir
 from ouro.memory.long_term.git.values import TurnRef
-from ouro.memory.long_term.scope import open_scopes
-from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
+from ouro.memory.long_term.store import repo_store, user_store
 
 OLD_HOME = Path(__file__).parents[2] / "fixtures" / "memory_with_history_beside.tar.gz"
 """Three commits by a version that kept the git directory in `history.git`."""

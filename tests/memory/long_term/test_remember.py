@@ -7,11 +7,10 @@ import pytest
 from fakes.memory_editors import editor_of
 
 from ouro.errors import SecretInMemory, UsageError
-from ouro.memory.long_term.entries import all_entries, describe_source
+from ouro.memory.long_term import all_entries, describe_source, remember_text
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.remember import remember_text
 
 
 @pytest.fixture

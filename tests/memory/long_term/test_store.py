@@ -9,11 +9,12 @@ import pytest
 from fakes.files import git
 from fakes.memory_editors import unapproved
 
+from ouro.memory.long_term import FileEdit, GitMemoryStore, repo_folder
 from ouro.memory.long_term.git import process as git_process
 from ouro.memory.long_term.git import repository as history
-from ouro.memory.long_term.git.folders import find_state_dir, repo_folder
-from ouro.memory.long_term.git.values import FileEdit, LoadedScope, SkippedFile
-from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
+from ouro.memory.long_term.git.folders import find_state_dir
+from ouro.memory.long_term.git.values import LoadedScope, SkippedFile
+from ouro.memory.long_term.store import repo_store, user_store
 
 
 @pytest.fixture

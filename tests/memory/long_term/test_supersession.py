@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from fakes.memory_editors import editor_of
 
-from ouro.memory.long_term.entries import all_entries
-from ouro.memory.long_term.remember import find_entry, remember_text
+from ouro.memory.long_term import all_entries, remember_text
+from ouro.memory.long_term.remember import find_entry
 from ouro.memory.long_term.supersession import find_on_subject, find_replaced
 
 

@@ -12,9 +12,9 @@ from fakes.warm_python import WARM
 from msgspec.structs import replace
 
 from ouro.errors import UsageError
+from ouro.memory.long_term import GitMemoryStore, synchronize
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import SyncFailed, synchronize
+from ouro.memory.long_term.sync import SyncFailed
 
 
 def machine(tmp_path, name: str) -> GitMemoryStore:

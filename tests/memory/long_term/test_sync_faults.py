@@ -11,9 +11,8 @@ from fakes.files import git
 from fakes.synced_homes import in_this_process
 
 from ouro.errors import OuroError
-from ouro.memory.long_term import sync
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import SyncFailed, synchronize
+from ouro.memory.long_term import GitMemoryStore, sync, synchronize
+from ouro.memory.long_term.sync import SyncFailed
 
 
 @pytest.fixture

@@ -10,12 +10,10 @@ from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
 from ouro.events import QuestionAsked, Reply
 from ouro.llm import ScriptedModel
-from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term import MemoryEditor, open_scopes, promote, remember_text
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
-from ouro.memory.long_term.remember import remember_text
-from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
-from ouro.memory.long_term.team import KEEP, ask_owner, promote
+from ouro.memory.long_term.team import KEEP, ask_owner
 from ouro.session import OpenRequest
 
 

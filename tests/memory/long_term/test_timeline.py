@@ -3,8 +3,8 @@
 import pytest
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.timeline import Timeline, moment_of
+from ouro.memory.long_term import GitMemoryStore, Timeline
+from ouro.memory.long_term.timeline import moment_of
 
 
 @pytest.fixture

@@ -9,19 +9,19 @@ import pytest
 from fakes.memory_editors import editor_of
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import all_entries
-from ouro.memory.long_term.import_files import read_sources
-from ouro.memory.long_term.notes.note import Note, new_id, parse_note
-from ouro.memory.long_term.remember import remember_text
-from ouro.memory.long_term.transfer import (
+from ouro.memory.long_term import (
+    MemoryEditor,
+    all_entries,
     apply_import,
     as_json,
     as_markdown,
     compare_with_agent,
     export_to_agent,
     plan_import,
+    read_sources,
+    remember_text,
 )
+from ouro.memory.long_term.notes.note import Note, new_id, parse_note
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.runtime import get_trust_path
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ouro.safety.shell.parse import parse_line
+from ouro.safety import parse_line
 
 
 def commands(text: str) -> list[str]:

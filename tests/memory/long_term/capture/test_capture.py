@@ -5,13 +5,12 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError, TransientModelError
 from ouro.memory.backend import MessageRecord
-from ouro.memory.long_term.capture.capture import Capture, Captured, capture_request
+from ouro.memory.long_term import Capture, GitMemoryStore, Notebook
+from ouro.memory.long_term.capture.capture import Captured, capture_request
 from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, split_uncaptured, words_of
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
-from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.store import GitMemoryStore
 from ouro.messages import ToolCall, assistant, user
 
 TURN = TurnRef("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7)

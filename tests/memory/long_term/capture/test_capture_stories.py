@@ -11,9 +11,9 @@ from fakes.memory_editors import editor_of
 from fakes.waiting import until
 
 from ouro.events import QuestionAsked, Reply
+from ouro.memory.long_term import remember_text
 from ouro.memory.long_term.capture.observer import KEEP_BOTH, KEEP_OLD, REPLACE
 from ouro.memory.long_term.notes.note import parse_note
-from ouro.memory.long_term.remember import remember_text
 from ouro.utils.runtime import get_config_path, get_home, get_memory_dir
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from ouro.errors import ModelError
 from ouro.llm import ModelSpec
+from ouro.memory.long_term import categories_with
 from ouro.memory.long_term.capture.operations import OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import find_operations, statements_in
-from ouro.memory.long_term.notes.note import Note, categories_with
+from ouro.memory.long_term.notes.note import Note
 
 LOCKS = Note(id="mem_00000001", text="The job queue is Redis.", scope="repo", category="project-conventions")
 

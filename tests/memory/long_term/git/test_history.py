@@ -6,10 +6,8 @@ import msgspec
 import pytest
 
 from ouro.errors import MemoryUnusable
+from ouro.memory.long_term import DiffHunk, FileEdit, GitMemoryStore, Timeline
 from ouro.memory.long_term.git import history as git_history
-from ouro.memory.long_term.git.values import DiffHunk, FileEdit
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.timeline import Timeline
 
 
 @pytest.fixture

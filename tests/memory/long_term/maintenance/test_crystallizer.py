@@ -13,8 +13,9 @@ from ouro.errors import ModelError, RequestRefused, UsageError
 from ouro.events import NoteKept
 from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import ForkRecord, MessageRecord, RewindRecord
+from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS
 from ouro.memory.long_term.capture.session_parts import drop_outputs
-from ouro.memory.long_term.maintenance.crystallizer import CRYSTALLIZE_INSTRUCTIONS, OldSession, for_one_run
+from ouro.memory.long_term.maintenance.crystallizer import OldSession, for_one_run
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
 from ouro.utils.files import only_one

@@ -7,9 +7,9 @@ import pytest
 from fakes.knowledge import Conversation
 
 from ouro.errors import ModelError
-from ouro.memory.long_term.maintenance.note_consolidator import NoteConsolidator, clusters
+from ouro.memory.long_term import Notebook, NoteConsolidator
+from ouro.memory.long_term.maintenance.note_consolidator import clusters
 from ouro.memory.long_term.notes.note import CATEGORIES, Anchor, Edge, Note, Relation, note_text
-from ouro.memory.long_term.notes.notebook import Notebook
 
 ONE = "Run the tests with pytest -q."
 TWO = "Tests are run with pytest -q in this project."

@@ -2,10 +2,10 @@ import pytest
 from msgspec.structs import replace
 
 from ouro.errors import NoteError, SecretInMemory
+from ouro.memory.long_term import GitMemoryStore, Notebook
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
-from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
+from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.store import GitMemoryStore
 
 NOW = "2026-11-21T20:31:00Z"
 

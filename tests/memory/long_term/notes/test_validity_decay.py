@@ -6,7 +6,7 @@ import pytest
 from fakes.memory_editors import editor_of
 
 from ouro.memory.index import Lookup
-from ouro.memory.long_term.capture.session_notes import SessionNotes
+from ouro.memory.long_term import SessionNotes
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.validity import confidence_now, has_decayed
 

@@ -4,14 +4,13 @@ import pytest
 from fakes.word_embedder import WordEmbedder
 
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors
+from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, RecallLog, Situation
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
-from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.prompt_block import recalled_marks, sent_versions
-from ouro.memory.long_term.recall.recall import Recall, Situation, is_used
-from ouro.memory.long_term.recall.turn_recall import RecallCounts, RecallLog, hypotheses_request
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.recall.recall import is_used
+from ouro.memory.long_term.recall.turn_recall import RecallCounts, hypotheses_request
 from ouro.settings import MemorySettings
 
 NOW = datetime.now(UTC)

@@ -5,10 +5,8 @@ from fakes import recall_cases_unseen
 from fakes.recall_cases import EVERYDAY, NOTES, WANTED
 
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors, local_embedder
+from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.recall.recall import Recall, Situation
-from ouro.memory.long_term.store import GitMemoryStore
 
 needs_weights = pytest.mark.skipif(local_embedder() is None, reason="ouro[vectors] is not installed")
 

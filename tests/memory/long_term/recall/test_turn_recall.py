@@ -13,8 +13,8 @@ from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled, Notice, Prompted
 from ouro.llm import ScriptedModel
 from ouro.memory.backend import CompactionRecord, CostRecord
+from ouro.memory.long_term import NoteFinder
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.recall.turn_recall import NoteFinder
 from ouro.session import OpenRequest
 
 BREAD = Note(id="mem_00000001", scope="user", text="Sourdough loaves rise for fourteen hours.")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from ouro.memory.long_term import FileEdit, Proposal
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.trust.approval import Proposal, Proposals, apply_edit, question_about
+from ouro.memory.long_term.trust.approval import Proposals, apply_edit, question_about
 
 
 @pytest.fixture
