@@ -120,7 +120,7 @@ class _LineParser(ArgumentParser):
     examples: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
-        problem = f"{self.prog}: {message}.".replace(": the following arguments are required:", " needs")
+        problem = f"{self.prog}: {message}.".replace(": the following arguments are required:", " needs an argument:")
         raise UsageError(problem, commands=self.examples)
 
 

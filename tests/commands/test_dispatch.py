@@ -76,7 +76,7 @@ async def test_s2_command_on_a_full_disk_says_what_to_do(monkeypatch):
 async def test_missing_or_unexpected_argument_is_reported():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/check")
-    assert front_end.lines.pop()[1].startswith("/check needs TEXT.\n")
+    assert front_end.lines.pop()[1].startswith("/check needs an argument: TEXT.\n")
     await dispatch(front_end, "/exit now")
     assert (front_end.left, front_end.lines) == (False, [("error", "/exit takes no argument.")])
     await dispatch(front_end, "/usage now")

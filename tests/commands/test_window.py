@@ -106,6 +106,6 @@ async def test_btw_shows_the_answer_during_a_turn_and_between_turns():
     await dispatch(front_end, "/btw now?")
     assert front_end.shown == ["*which*? It is 42.", "**/btw now?**\n\nnow? It is 42."]
     assert [text.partition("\n")[0] for _, text in front_end.lines] == [
-        "/btw needs question.",
+        "/btw needs an argument: question.",
         "Asked outside of the conversation. The answer follows, and the turn continues.",
     ]
