@@ -21,7 +21,7 @@ from ouro.messages import Image, Message, Text, ToolCall, ToolReply, Usage, assi
 
 READERS = {"claude": read_claude_code, "codex": read_codex}
 AT = "2026-11-22T20:14:0{}.000Z"
-PICTURE = Image("image/png", b"png")
+PICTURE = Image("image/png", b"\x89PNG\r\n\x1a\n and more")
 MESSAGES = (
     user("Read api.py.\nAnd say what it does.", context="Date: 2026-11-22"),
     Message("assistant", (Text("Reading."), ToolCall("call_1", "read", {"path": "api.py"})), Usage(90, 10, 20, 5), "m"),
