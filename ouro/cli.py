@@ -179,7 +179,7 @@ def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
 
 
 def _refuse_misspelt_command(given: Sequence[str]) -> None:
-    """Raise UsageError for `memroy`, `memroy list` and `"memroy list"`; `"model the domain"` is a message."""
+    """Raise UsageError for `memroy`, `memroy list` and `"memory list"`; `"model the domain"` is a message."""
     from difflib import get_close_matches
 
     word, _, action = given[0].partition(" ")
@@ -189,10 +189,10 @@ def _refuse_misspelt_command(given: Sequence[str]) -> None:
     from ouro.commands.builtin import ACTIONS
     from ouro.errors import UsageError
 
-    if not action or any(f"{near[0]} {action}" in known.names for known in ACTIONS):
-        message = " ".join(word for word in given if not word.startswith("-"))
-        hint = f'To send it as a message: ouro -- "{message}"'
-        raise UsageError(f"There is no command `{word}`. Did you mean `ouro {near[0]}`?", hint)
+    meant = given[0].replace(word, near[0], 1)
+    if not action or any(meant in known.names for known in ACTIONS):
+        hint = f'To send it as a message: ouro -- "{" ".join(given).partition(" -")[0]}"'
+        raise UsageError(f"There is no command `{given[0]}`. Did you mean `ouro {meant}`?", hint)
 
 
 MIN_LIKENESS = 0.8

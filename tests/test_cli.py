@@ -94,12 +94,22 @@ def test_mistyped_word_error_has_two_lines_with_a_suggestion(capsys):
     assert hint.startswith("There are: files, list, show, ")
 
 
-@pytest.mark.parametrize("line", [["sesions", "list"], ["sesions"], ["sesions list"], ["sesions", "--plain"]])
-def test_misspelt_command_is_no_message(line, capsys):
+@pytest.mark.parametrize(
+    ("line", "message", "near"),
+    [
+        (["sesions", "list"], "sesions list", "sessions"),
+        (["sesions"], "sesions", "sessions"),
+        (["sesions list"], "sesions list", "sessions list"),
+        (["sessions list"], "sessions list", "sessions list"),
+        (["sesions", "--plain"], "sesions", "sessions"),
+        (["sesions", "--model", "sonnet"], "sesions", "sessions"),
+    ],
+)
+def test_misspelt_command_is_no_message(line, message, near, capsys):
     assert main(line) == 2
-    message, hint = capsys.readouterr().err.splitlines()
-    assert message == "ouro: There is no command `sesions`. Did you mean `ouro sessions`?"
-    assert hint == f'To send it as a message: ouro -- "{" ".join(line).removesuffix(" --plain")}"'
+    problem, hint = capsys.readouterr().err.splitlines()
+    assert problem == f"ouro: There is no command `{line[0]}`. Did you mean `ouro {near}`?"
+    assert hint == f'To send it as a message: ouro -- "{message}"'
 
 
 @pytest.mark.parametrize(
