@@ -108,11 +108,8 @@ class TranscriptWriter:
         card.rename(f"{event.id}: {event.task}")
         doing = event.state if event.state in ("thinking", "answering") else ""
         used = event.figures if event.calls else ""
-        card.note(
-            " · ".join(filter(None, (doing, used))),
-            event.activity,
-            "waiting" if event.state == "waiting" else "running",
-        )
+        state: State = "waiting" if event.state == "waiting" else "running"
+        card.note(" · ".join(filter(None, (doing, used))), event.activity, state)
 
     def _notice(self, event: Event, hint: str = "") -> None:
         if found := notice_of(event):
