@@ -82,6 +82,7 @@ class Editor:
         """Messages that did not match the schema."""
         self.changed = asyncio.Event()
         self._methods: dict[Any, str] = {}
+        self._sessions: set[str | None] = set()
 
     # Methods that the agent calls.
 
@@ -153,16 +154,20 @@ class Editor:
     # Methods for tests.
 
     def check(self, event: StreamEvent) -> None:
-        """Compare a message of the agent with the schema."""
+        """Compare a message of the agent with the schema; no update may come before the editor knows the session."""
         message = event.message
         if event.direction is StreamDirection.OUTGOING:
             self._methods[message.get("id")] = message.get("method", "")
+            self._sessions.add(message.get("params", {}).get("sessionId"))
             return
         model, value = None, message.get("result")
         if "method" in message:
             model, value = REQUESTS[message["method"]], message["params"]
+            if value["sessionId"] not in self._sessions:
+                self.wrong.append(f"{message['method']} before the editor knows the session")
         elif "result" in message:
             model = RESULTS[self._methods[message["id"]]]
+            self._sessions.add((value or {}).get("sessionId"))
         if model is not None:
             self.wrong += [f"{model.__name__} {error.message}" for error in validator(model).iter_errors(value)]
 

@@ -123,6 +123,7 @@ class EditorSession(TurnObserver):
         self._can_fill_forms = can_fill_forms
         self._finished = events.TurnFinished("answered")
         self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
+        self._sending = asyncio.Lock()
         self._sender = asyncio.create_task(self._send_all())
         self._questions: dict[str, asyncio.Task[None]] = {}
         self._one_prompt = asyncio.Lock()
@@ -223,7 +224,8 @@ class EditorSession(TurnObserver):
         """Modes and options, for the response that opens the session."""
         available = [acp.SessionMode(id=mode, name=mode.capitalize(), description=what) for mode, what in MODES.items()]
         modes = acp.SessionModeState(current_mode_id=self.session.status().mode, available_modes=available)
-        return {"modes": modes, "config_options": await self.options()}
+        async with self._sending:  # before the response, the editor does not know the session, and drops its updates
+            return {"modes": modes, "config_options": await self.options()}
 
     async def options(self) -> list[acp.SessionConfigOptionSelect]:
         """Mode, model and, if the model can think, effort, with their current values."""
@@ -336,7 +338,8 @@ class EditorSession(TurnObserver):
         while True:
             update = await self._outgoing.get()
             try:
-                await self._client.session_update(self.session.id, update)
+                async with self._sending:
+                    await self._client.session_update(self.session.id, update)
             except (ConnectionError, OSError):
                 return  # the client is gone; the end of its input closes the sessions
             finally:

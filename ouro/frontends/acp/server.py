@@ -278,10 +278,9 @@ class EditorAgent:
         assert self._client is not None
         updates = EventUpdates(session.cwd, client.terminals, has_terminals=self._shows_terminals)
         can_fill_forms = self._can.elicitation is not None and self._can.elicitation.form is not None
-        editor = self._sessions[session.id] = EditorSession(
-            session, self._client, updates, can_fill_forms=can_fill_forms
-        )
-        asyncio.get_running_loop().call_soon(editor.send_commands)  # runs after the response was sent
+        editor = EditorSession(session, self._client, updates, can_fill_forms=can_fill_forms)
+        self._sessions[session.id] = editor
+        editor.send_commands()
         return editor
 
     @property
