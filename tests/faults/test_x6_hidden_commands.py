@@ -165,6 +165,7 @@ DOING_MORE = [  # each does more than it seems to
     "rg $X",
     "sort *",
     "git diff $(echo --ext-diff)",
+    "sed '" + " " * 9_000 + "w made' x",  # with backtracking, for hours
 ]
 
 

@@ -155,7 +155,7 @@ git-status git-log git-diff git-show git-blame git-shortlog git-rev-parse git-ls
 """
 
 
-_S = r"s(?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;])*(?P=d)[gIip0-9]*"
+_S = r"[sy](?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;])*(?P=d)[gIip0-9]*"
 _ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
 _AWK_CALLS = "if|for|while|print|printf|length|substr|split|gsub|sub|match|index|tolower|toupper|sprintf|int"
 _AWK = re.compile(
@@ -178,9 +178,10 @@ SCRIPTS = {
         ("test", "["),
         re.compile(r"-(e|f|d|r|w|x|s|L|h|z|n|b|c|p|S|a|o|eq|ne|lt|le|gt|ge|nt|ot|ef|\d+|)|(?!-).*", re.DOTALL),
     ),
-    # p d q = and s///, after addresses, and a, i and c with the rest as text; no w, r, e, and no s///e.
+    # Commands, after addresses, that name no file and no program, and a, i and c with the rest as text; no s///e.
     "sed": re.compile(
-        rf"(\s*({_ADDRESS}(\s*,\s*(\+?\d+|{_ADDRESS}))?)?\s*!?\s*([pdq=]|{_S}|[aic]([^\n\\]|\\[^\n])*+\Z)\s*(;|\Z))+"
+        rf"(\s*+({_ADDRESS}(\s*+,\s*+(\+?\d+|{_ADDRESS}))?)?\s*+!?\s*+"
+        rf"([dDgGhHnNpPqx=]|:\w+|[bt]( *\w+)?|{_S}|[aic](\\\n)?([^\n\\]|\\[^\n])*+\Z)\s*+(;|\Z))+"
     ),
     # Only calls of these functions; no file, pipe or program.
     **dict.fromkeys(("awk", "gawk", "mawk"), _AWK),
