@@ -88,9 +88,7 @@ class SessionRemote:
         """Path -> decrypted content. Raises UsageError if another program changed one, SessionError: too large."""
         ids = list(blobs.values())
         if sum(self.repository.sizes(ids)) > _MAX_READ:
-            raise SessionError(
-                f"{next(iter(blobs))} of the remote, and what belongs to it, has over {_MAX_READ >> 20} MB."
-            )
+            raise SessionError(f"A session of the remote has over {_MAX_READ >> 20:,} MB: {next(iter(blobs))}.")
         found = self.repository.objects(ids)
         return {path: self.unseal(path, data) for path, (_, data) in zip(blobs, found, strict=True)}
 

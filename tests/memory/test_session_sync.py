@@ -298,6 +298,15 @@ async def test_s21_malformed_format_file_is_reported(machines, remote, tmp_path,
         two.sync()
 
 
+async def test_file_missing_in_the_local_copy_is_reported(machines):
+    one, _ = machines
+    await one.start("first")
+    one.sync()
+    there = SessionRemote(one.root / "sessions.git", one.root / "sessions.key", str(one.remote))
+    with pytest.raises(MemoryUnusable, match="a file of the history is missing"):
+        there.read({"format": "0" * 40})
+
+
 async def test_s21_sealed_remote_without_its_check_is_reported(machines, remote, tmp_path):
     one, two = machines
     await one.start("first")

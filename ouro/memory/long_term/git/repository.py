@@ -189,9 +189,10 @@ class GitRepository:
             yield about[1].decode(), answer[end + 1 : at - 1]
 
     def sizes(self, ids: Sequence[str]) -> list[int]:
-        """The unpacked size of each object: a pack may be a thousand times smaller."""
-        given = "".join(f"{name}\n" for name in ids).encode()
-        answer = self.git("cat-file", "--batch-check=%(objectsize)", given=given).decode() if ids else ""
+        """The unpacked size of each object: a pack may be a thousand times smaller. Raises as `objects`."""
+        answer = self.git("cat-file", "--batch-check=%(objectsize)", given="\n".join(ids).encode()) if ids else b""
+        if b"missing" in answer:
+            raise self._damaged("a file of the history is missing")
         return list(map(int, answer.split()))
 
     def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
