@@ -37,8 +37,8 @@ _MAX_BYTES = 5_000_000
 _MAX_REDIRECTS = 5
 _MAX_PDF_PAGES = 50
 _TIMEOUT = 30.0
-_MAX_READING = 20.0
-"""Seconds for the conversion to text: an ordinary page of 5 MB takes 5."""
+_MAX_READING = 60.0
+"""Seconds for the conversion to text: a page of 5 MB takes 5, one that is a table 17, and more on a busy machine."""
 _CONNECT_TIMEOUT = 10.0
 _KEPT_SECONDS = 900.0
 _KEPT_PAGES = 8
