@@ -33,6 +33,7 @@ class TranscriptWriter:
         self._reply: list[AnswerBlock | ThinkingBlock] = []
         """The streamed blocks of the running model call."""
         self._cards: dict[str, ToolCard] = {}
+        self._asked_calls: dict[str, str] = {}  # by question id
         self._retry: NoticeBlock | None = None
 
     def replay(self, earlier: Iterable[Event]) -> None:
@@ -67,7 +68,10 @@ class TranscriptWriter:
             case events.SubagentProgress():
                 self._show_subagent(event)
             case events.PermissionAsked():
+                self._asked_calls[event.question_id] = event.call.id
                 self._set_state(event.call.id, "waiting")
+            case events.QuestionClosed():  # the first checkpoint of a folder can take 20 s from here to ToolRunning
+                self._set_state(self._asked_calls.pop(event.question_id, ""), "pending")
             case events.ToolRunning():
                 self._set_state(event.call_id, "running")
             case events.ToolFinished():
@@ -93,17 +97,14 @@ class TranscriptWriter:
                 self._notice(event)
                 if isinstance(event, events.CoreChanged) and event.display.body is not None:
                     view.add(DisplayBlock(event.display))
-            case events.QuestionAsked() | events.QuestionClosed() | events.TodosChanged():
-                return
-            case events.UsageUpdated() | events.Titled():
+            case events.QuestionAsked() | events.TodosChanged() | events.UsageUpdated() | events.Titled():
                 return
             case _:
                 assert_never(event)
         view.draw_soon()
 
     def _show_subagent(self, event: events.SubagentProgress) -> None:
-        card = self._cards.get(event.call_id)
-        if card is None:  # it runs in the background: its end is a notice
+        if (card := self._cards.get(event.call_id)) is None:  # it runs in the background: its end is a notice
             return
         card.rename(f"{event.id}: {event.task}")
         doing = event.state if event.state in ("thinking", "answering") else ""

@@ -108,6 +108,7 @@ async def test_finished_call_shows_success_or_failure_by_its_sign(failed, sign):
 async def test_call_waiting_for_approval_is_marked():
     asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
     assert await lines_of(STARTED, asked) == ["  ? shell pytest · waiting for approval"]
+    assert await lines_of(STARTED, asked, QuestionClosed("q")) == ["  · shell pytest · waiting"]
     assert await lines_of(STARTED, asked, QuestionClosed("q"), RUNNING) == ["  ⠋ shell pytest"]
 
 
