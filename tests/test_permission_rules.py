@@ -86,7 +86,10 @@ async def test_a_rule_is_picked_from_the_list(front_end, argument):
 @pytest.mark.parametrize("word", ["allow", "deny"])
 async def test_missing_rule_argument_is_reported(front_end, word):
     await dispatch(front_end, f"/permissions {word}")
-    assert front_end.lines[-1][1] == f"/permissions {word} needs RULE.\nSee `/permissions {word} shell(make *)`."
+    assert (
+        front_end.lines[-1][1]
+        == f"/permissions {word} needs an argument: RULE.\nSee `/permissions {word} shell(make *)`."
+    )
 
 
 async def test_a_rule_applies_immediately_and_in_the_next_session(front_end):
