@@ -64,13 +64,13 @@ async def test_table_row_without_first_cell_continues_the_row_above():
 
 async def test_s2_command_on_a_full_disk_says_what_to_do(monkeypatch):
     def full(title):
-        raise OSError(errno.ENOSPC, "No space left on device", "/home/u/.ouro/index")
+        raise OSError(errno.ENOSPC, "No space left on device", "/disk/index")
 
     front_end = FakeFrontEnd()
     monkeypatch.setattr(front_end.session, "rename", full)
     assert await dispatch(front_end, "/rename Mend the parser")
     [(level, said)] = front_end.lines
-    assert (level, said.startswith("/home/u/.ouro/index: No space left on device.\nFree some space")) == ("error", True)
+    assert (level, said.startswith("/disk/index: No space left on device.\nFree some space")) == ("error", True)
 
 
 async def test_missing_or_unexpected_argument_is_reported():
